@@ -1,0 +1,64 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Node is who this proxy says it is on xDS. MetadataJSON is the canonical JSON
+// of the node's metadata struct.
+type Node struct {
+	ID, Cluster           string
+	Region, Zone, SubZone string
+	Metadata              Struct
+	UserAgentName         string
+	UserAgentVersion      string
+}
+
+// ADS is how dynamic resources come. Cluster names a static cluster.
+type ADS struct {
+	Delta   bool
+	Cluster string
+	// LDS and CDS say which wildcard resources are asked for.
+	LDS, CDS            bool
+	InitialFetchTimeout time.Duration // 15 s when absent, 0: wait for ever
+	LDSTimeout          time.Duration
+	CDSTimeout          time.Duration
+}
+
+// Bootstrap is a parsed bootstrap: identity, static resources, admin.
+type Bootstrap struct {
+	Node              Node
+	Admin             netip.AddrPort // invalid: none
+	AdminPipe         string
+	ADS               *ADS // nil: static only
+	Static            Snapshot
+	StatsMatcher      *StatsMatcher
+	StatsTags         []StatsTag
+	FlushInterval     time.Duration
+	HistogramBuckets  []HistogramBuckets
+	MaxConnections    uint64 // global downstream connections; 0: no limit
+	DrainTime         time.Duration
+	HeaderPrefix      string // "x-envoy" when absent
+	DefaultTLSCurves  []string
+	Runtime           Struct
+	ClusterManagerBuf uint32
+	DisableExtensions []string
+}
+
+// StatsMatcher says which Envoy-named statistics exist. Include true: only
+// those that match; false: all but those that match.
+type StatsMatcher struct {
+	RejectAll bool
+	Include   bool
+	Patterns  []StringMatch
+}
+
+// StatsTag extracts a label from a stat's name.
+type StatsTag struct{ Name, Regex, Fixed string }
+
+// HistogramBuckets overrides the buckets of histograms that match.
+type HistogramBuckets struct {
+	Match   StringMatch
+	Buckets []float64
+}

@@ -1,0 +1,424 @@
+package config
+
+import (
+	"time"
+)
+
+// Direction is a listener's traffic direction, which telemetry reports.
+type Direction uint8
+
+// The directions.
+const (
+	Unspecified Direction = iota
+	Inbound
+	Outbound
+)
+
+// Listener is one received or static listener, linked: its filters are policies
+// whose parts are all present.
+type Listener struct {
+	Meta
+	Address             Address
+	Additional          []Address
+	Direction           Direction
+	BindToPort          bool // false: reached only from a listener with UseOriginalDst
+	UseOriginalDst      bool
+	Transparent         bool
+	Freebind            bool
+	ReusePort           bool
+	Internal            bool // an internal listener: no socket
+	Backlog             int  // 0: kernel's limit
+	MaxConnections      int  // 0: no limit
+	ExactBalance        bool
+	Filters             ListenerFilters
+	FiltersTimeout      time.Duration // listener_filters_timeout; 0: wait for ever
+	ContinueOnTimeout   bool
+	Chains              []*FilterChain
+	DefaultChain        *FilterChain // nil: none
+	BufferLimit         int          // per_connection_buffer_limit_bytes; 1 MiB when absent
+	StatPrefix          string       // default: the address
+	AccessLogs          []*AccessLog
+	IgnoreGlobalCxLimit bool
+	DrainModifyOnly     bool // drain_type MODIFY_ONLY
+}
+
+// ListenerFilters is what looks at a connection before a chain is chosen.
+// A nil member means the filter isn't there.
+type ListenerFilters struct {
+	OriginalDst   bool
+	OriginalSrc   *OriginalSrc
+	TLSInspector  *Inspector
+	HTTPInspector *Inspector
+	ProxyProtocol *ProxyProtocol
+}
+
+// Inspector is tls_inspector or http_inspector. DisabledPorts lists half-open
+// destination port ranges in which it doesn't run.
+type Inspector struct {
+	DisabledPorts [][2]uint32
+	DisabledAll   bool
+}
+
+// Disabled reports whether the inspector is off for a destination port.
+func (i *Inspector) Disabled(port uint16) bool {
+	if i.DisabledAll {
+		return true
+	}
+	for _, r := range i.DisabledPorts {
+		if uint32(port) >= r[0] && uint32(port) < r[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// OriginalSrc makes the upstream connection come from the client's address.
+type OriginalSrc struct{ Mark uint32 }
+
+// ProxyProtocol reads a PROXY header (v1 or v2) first.
+type ProxyProtocol struct{ AllowWithoutHeader bool }
+
+// FilterChain is what is done with the connections that fit Match.
+type FilterChain struct {
+	Name                string
+	Hash                uint64 // over the chain's bytes: equal means unchanged
+	Match               FilterChainMatch
+	TLS                 *DownstreamTLS // nil: raw_buffer
+	TransportTimeout    time.Duration  // transport_socket_connect_timeout
+	Filters             []NetworkFilter
+	Metadata            Metadata
+	ProxyProtocolSocket bool
+}
+
+// FilterChainMatch is Envoy's FilterChainMatch; empty members match anything.
+// Members are tried in the order they stand here (Envoy's documented order).
+type FilterChainMatch struct {
+	DestinationPort    uint16 // 0: any
+	PrefixRanges       Prefixes
+	ServerNames        []string // lower-case; "*.x" is a suffix wildcard
+	TransportProtocol  string   // "", "tls", "raw_buffer"
+	ApplicationProtos  []string
+	DirectSourcePrefix Prefixes
+	SourceType         SourceType
+	SourcePrefix       Prefixes
+	SourcePorts        []uint16
+	AddressSuffix      string
+	SuffixLen          uint32
+	SuffixLenSet       bool
+}
+
+// SourceType is FilterChainMatch.source_type.
+type SourceType uint8
+
+// The source types.
+const (
+	SourceAny SourceType = iota
+	SourceSameIPOrLoopback
+	SourceExternal
+)
+
+// NetworkFilter is one filter of a chain. The last one is TCPProxy or
+// HTTPConnectionManager, which are terminal; Direct is terminal too.
+type NetworkFilter interface{ networkFilter() }
+
+// NamedNetworkFilter gives a filter its configured name.
+type NamedNetworkFilter struct {
+	Name   string
+	Filter NetworkFilter
+}
+
+// TCPProxy relays bytes to a cluster.
+type TCPProxy struct {
+	StatPrefix             string
+	Cluster                string
+	Weighted               []WeightedCluster
+	IdleTimeout            time.Duration // 1 h when absent; 0: off
+	MaxConnectionDuration  time.Duration
+	MaxConnectAttempts     int // 1 when absent
+	HashSourceIP           bool
+	AccessLogs             []*AccessLog
+	AccessLogOnStart       bool // flush_access_log_on_connected
+	TunnelHost             *Format
+	TunnelPost             bool
+	TunnelPath             string
+	TunnelHeaders          []HeaderAppend
+	MetadataMatch          Struct
+	FlushAccessLogInterval time.Duration
+}
+
+// EchoFilter answers every byte with itself (envoy.filters.network.echo).
+type EchoFilter struct{}
+
+// DirectResponse writes Body and closes (envoy.filters.network.direct_response).
+type DirectResponse struct{ Body []byte }
+
+// MetadataExchange is istio.metadata_exchange on a TCP chain or cluster: peer
+// metadata travels before the first byte when ALPN agreed on Protocol.
+type MetadataExchange struct {
+	Protocol        string
+	EnableDiscovery bool
+}
+
+// NetworkStats is istio.stats on a TCP chain.
+type NetworkStats struct{ Stats *IstioStats }
+
+// NetworkRBAC is envoy.filters.network.rbac.
+type NetworkRBAC struct{ RBAC *RBAC }
+
+// SNICluster names the cluster by the SNI.
+type SNICluster struct{}
+
+func (*TCPProxy) networkFilter()              {}
+func (*EchoFilter) networkFilter()            {}
+func (*DirectResponse) networkFilter()        {}
+func (*MetadataExchange) networkFilter()      {}
+func (*NetworkStats) networkFilter()          {}
+func (*NetworkRBAC) networkFilter()           {}
+func (*SNICluster) networkFilter()            {}
+func (*HTTPConnectionManager) networkFilter() {}
+
+// Codec is which HTTP a connection manager speaks.
+type Codec uint8
+
+// The codecs.
+const (
+	CodecAuto Codec = iota
+	CodecHTTP1
+	CodecHTTP2
+)
+
+// ServerHeader is server_header_transformation.
+type ServerHeader uint8
+
+// The transformations of the server header.
+const (
+	ServerOverwrite ServerHeader = iota
+	ServerAppendIfAbsent
+	ServerPassThrough
+)
+
+// ForwardClientCert is forward_client_cert_details.
+type ForwardClientCert uint8
+
+// The treatments of x-forwarded-client-cert.
+const (
+	XFCCSanitize ForwardClientCert = iota
+	XFCCForwardOnly
+	XFCCAppendForward
+	XFCCSanitizeSet
+	XFCCAlwaysForwardOnly
+)
+
+// EscapedSlashes is path_with_escaped_slashes_action.
+type EscapedSlashes uint8
+
+// The treatments of %2F and %5C in a path.
+const (
+	SlashesKeep EscapedSlashes = iota
+	SlashesReject
+	SlashesUnescapeRedirect
+	SlashesUnescapeForward
+)
+
+// HTTPConnectionManager serves HTTP on a chain.
+type HTTPConnectionManager struct {
+	StatPrefix           string
+	Codec                Codec
+	RouteName            string              // RDS name; "" when Routes is inline
+	Routes               *RouteConfiguration // inline, nil with RDS
+	RDSInitialTimeout    time.Duration
+	Filters              []HTTPFilter // in order; the router is implied last
+	Router               Router
+	AccessLogs           []*AccessLog
+	AccessLogInterval    time.Duration
+	AccessLogOnNew       bool
+	Tracing              *Tracing // nil: off
+	ServerName           string   // "envoy" when absent
+	ServerHeader         ServerHeader
+	UseRemoteAddress     bool
+	XFFTrustedHops       int
+	SkipXFFAppend        bool
+	InternalCIDRs        Prefixes // internal_address_config.cidr_ranges
+	InternalUnixSockets  bool
+	Via                  string
+	GenerateRequestID    bool
+	PreserveRequestID    bool // preserve_external_request_id
+	AlwaysSetRequestID   bool // always_set_request_id_in_response
+	PackTraceReason      bool // uuid extension: 14th nibble
+	UseRequestIDSampling bool
+	ForwardClientCert    ForwardClientCert
+	XFCC                 XFCCFields
+	Proxy100Continue     bool
+	Upgrades             []Upgrade
+	NormalizePath        bool
+	MergeSlashes         bool
+	EscapedSlashes       EscapedSlashes
+	StripPort            StripPort
+	StripTrailingDot     bool
+	StreamIdleTimeout    time.Duration // 5 min when absent
+	RequestTimeout       time.Duration
+	RequestHeadersTime   time.Duration // request_headers_timeout
+	StreamFlushTimeout   time.Duration
+	IdleTimeout          time.Duration // common_http_protocol_options; 1 h when absent
+	MaxConnDuration      time.Duration
+	MaxStreamDuration    time.Duration
+	MaxRequestsPerConn   int
+	MaxHeaders           int // 100 when absent
+	MaxHeadersKB         int // 60 when absent
+	Underscores          Underscores
+	DrainTimeout         time.Duration // 5 s when absent
+	DelayedCloseTimeout  time.Duration // 1 s when absent
+	HTTP1                HTTP1Options
+	HTTP2                HTTP2Options
+	LocalReplies         []LocalReply
+	LocalReplyFormat     *BodyFormat
+	SchemeOverwrite      string // scheme_header_transformation
+	StreamErrorOnInvalid bool   // stream_error_on_invalid_http_message
+	AddUserAgent         bool
+	RepresentIPv4Remote  bool
+	EarlyHeaderMutation  []HeaderMutation
+	AppendXForwardedPort bool
+	ProxyStatus          bool
+	AppendLocalOverload  bool
+}
+
+// StripPort says which port is taken off Host and :authority.
+type StripPort uint8
+
+// The choices of StripPort.
+const (
+	StripPortNone StripPort = iota
+	StripPortMatching
+	StripPortAny
+)
+
+// Underscores is headers_with_underscores_action.
+type Underscores uint8
+
+// The treatments of header names with an underscore.
+const (
+	UnderscoresAllow Underscores = iota
+	UnderscoresReject
+	UnderscoresDrop
+)
+
+// XFCCFields says what set_current_client_cert_details adds.
+type XFCCFields struct{ Subject, Cert, Chain, DNS, URI bool }
+
+// Upgrade is one allowed upgrade type (lower-case), e.g. "websocket".
+type Upgrade struct {
+	Type    string
+	Enabled bool
+	Connect bool // CONNECT terminated here (connect_config on the route)
+}
+
+// HTTP1Options are http_protocol_options.
+type HTTP1Options struct {
+	AcceptHTTP10           bool
+	DefaultHost            string // default_host_for_http_10
+	AllowAbsoluteURL       bool   // true when absent
+	EnableTrailers         bool
+	AllowChunkedLength     bool
+	ProperCase             bool
+	PreserveCase           bool
+	SendFullyQualified     bool
+	StreamErrorOnInvalid   bool
+	AllowCustomMethods     bool
+	IgnoreHTTP11Upgrade    []StringMatch
+	RemoveTrailersIfNoTETs bool
+}
+
+// HTTP2Options are http2_protocol_options. Defaults are Envoy's.
+type HTTP2Options struct {
+	HeaderTableSize        uint32 // 4096
+	MaxConcurrentStreams   uint32 // 1024 when absent (Envoy 1.40)
+	InitialStreamWindow    uint32 // 16 MiB when absent
+	InitialConnWindow      uint32 // 24 MiB when absent
+	MaxOutboundFrames      uint32 // 10000
+	MaxOutboundControl     uint32 // 1000
+	MaxConsecutiveEmpty    uint32 // 1
+	MaxPriorityPerStream   uint32 // 100
+	MaxWindowUpdatePerData uint32 // 10
+	AllowConnect           bool
+	AllowMetadata          bool
+	StreamErrorOnInvalid   bool
+	KeepaliveInterval      time.Duration
+	KeepaliveTimeout       time.Duration
+	KeepaliveIdle          time.Duration
+}
+
+// LocalReply is one mapper of local_reply_config.
+type LocalReply struct {
+	Filter  *LogFilter
+	Status  int // 0: unchanged
+	Body    *Format
+	Format  *BodyFormat
+	Headers []HeaderMutation
+}
+
+// BodyFormat writes a local reply's body.
+type BodyFormat struct {
+	Text        *Format
+	JSON        *JSONFormat
+	ContentType string
+}
+
+// Tracing is the HCM's tracing section. Percentages are of requests.
+type Tracing struct {
+	Client, Random, Overall Percent
+	Verbose                 bool
+	SpawnUpstream           bool
+	MaxPathLen              int
+	CustomTags              []CustomTag
+	Provider                TracerProvider // nil: sampling decisions only
+	OperationName           *Format
+	UpstreamOperation       *Format
+}
+
+// TracerProvider is where spans go; the tracing packages define the kinds.
+type TracerProvider interface{ tracerProvider() }
+
+// ZipkinTracer sends spans to a Zipkin collector cluster.
+type ZipkinTracer struct {
+	Cluster, Path, Host string
+	TraceID128          bool
+	SharedSpanContext   bool
+	W3C                 bool
+}
+
+// OTelTracer sends spans by OTLP.
+type OTelTracer struct {
+	Cluster     string
+	HTTPPath    string // "" means gRPC
+	HTTPHost    string
+	ServiceName string
+	Timeout     time.Duration
+}
+
+func (*ZipkinTracer) tracerProvider() {}
+func (*OTelTracer) tracerProvider()   {}
+
+// CustomTag is one custom_tags entry of Tracing.
+type CustomTag struct {
+	Tag, Literal, Header, Env, Default string
+	MetadataKind                       string // "", "request", "route", "cluster", "host"
+	MetadataKey                        []string
+	Value                              *Format
+}
+
+// HTTPFilter is one filter of an HCM, before the router.
+type HTTPFilter struct {
+	Name     string
+	Policy   HTTPPolicy
+	Disabled bool // only routes turn it on
+}
+
+// Router is envoy.filters.http.router.
+type Router struct {
+	SuppressEnvoyHeaders bool
+	DynamicStats         bool
+	StartChildSpan       bool
+	StrictHeaders        []string
+	UpstreamLogs         []*AccessLog
+	RespectExpectedRq    bool
+}

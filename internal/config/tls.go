@@ -1,0 +1,92 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+)
+
+// TLSParams are the common parameters of both directions. Min and Max are
+// crypto/tls version numbers; Ciphers are TLS 1.2 suites in order, nil for
+// the default.
+type TLSParams struct {
+	Min, Max     uint16
+	Ciphers      []uint16
+	Curves       []tls.CurveID
+	ALPN         []string
+	Certificates []SecretRef // own certificates: SDS names or inline
+	Validation   *Validation // nil: the peer isn't verified
+}
+
+// SecretRef names a secret, or holds it. Name goes through Snapshot.Secrets
+// (SDS, or identity for "default" and "ROOTCA").
+type SecretRef struct {
+	Name   string
+	Inline *Secret
+}
+
+// DownstreamTLS terminates TLS.
+type DownstreamTLS struct {
+	TLSParams
+	RequireClientCert bool
+	RequireSNI        bool
+	DisableTickets    bool
+	SessionTimeout    int // seconds; 0: default
+	PreferClientOrder bool
+	OCSPStaple        bool
+}
+
+// UpstreamTLS originates TLS.
+type UpstreamTLS struct {
+	TLSParams
+	SNI                string
+	AutoHostSNI        bool // auto_host_sni: endpoint's hostname
+	AutoSAN            bool // auto_sni_san_validation
+	AllowRenegotiation bool
+	MaxSessionKeys     int // 1 when absent
+}
+
+// Validation is a CertificateValidationContext. Roots comes from Ref when that
+// is named.
+type Validation struct {
+	Ref            SecretRef // SDS part (combined or alone)
+	Roots          *x509.CertPool
+	RootsPEM       []byte
+	SystemRoots    bool
+	SANs           []SANMatch // any must match; none: not checked
+	SPKI           [][32]byte
+	CertHashes     [][32]byte
+	CRLs           []*x509.RevocationList
+	CRLLeafOnly    bool
+	AcceptUntrust  bool // trust_chain_verification: ACCEPT_UNTRUSTED
+	AllowExpired   bool
+	MaxDepth       int
+	HasTrustAnchor bool
+}
+
+// SANType is the type of a subject alternative name.
+type SANType uint8
+
+// The SAN types; SANAny is the deprecated untyped match.
+const (
+	SANAny SANType = iota
+	SANDNS
+	SANURI
+	SANEmail
+	SANIP
+)
+
+// SANMatch is one typed SAN matcher.
+type SANMatch struct {
+	Type  SANType
+	Match StringMatch
+}
+
+// Secret is an SDS resource: Certificate or Validation or TicketKeys is set.
+type Secret struct {
+	Meta
+	Certificate *tls.Certificate // Leaf parsed
+	ChainPEM    []byte
+	Validation  *Validation
+	TicketKeys  [][]byte
+	Generic     []byte
+}

@@ -1,0 +1,227 @@
+package httpmsg
+
+// Head is a message head: pseudo headers and fields, as offsets into one
+// buffer that the Head owns. A Head is reused: Reset keeps its memory. Field
+// names are lower-case. Slices handed out stay valid until the next Reset.
+//
+// The order of fields is the order of arrival; edits mark fields deleted and
+// append, so an edit never moves bytes.
+type Head struct {
+	buf    []byte
+	fields []field
+	first  [numIDs]uint16 // index+1 of the first live field of a known name
+
+	method, path, authority, scheme, protocol span
+	Status                                    int
+	Major, Minor                              uint8 // of the message as received
+	live                                      int
+}
+
+type span struct{ off, n uint32 }
+
+type field struct {
+	name, value span
+	id          ID
+	dead        bool
+	sensitive   bool
+}
+
+// Reset empties the head and keeps its memory.
+func (h *Head) Reset() {
+	h.buf = h.buf[:0]
+	h.fields = h.fields[:0]
+	h.first = [numIDs]uint16{}
+	h.method, h.path, h.authority, h.scheme, h.protocol = span{}, span{}, span{}, span{}, span{}
+	h.Status, h.Major, h.Minor, h.live = 0, 0, 0, 0
+}
+
+func (h *Head) at(s span) []byte { return h.buf[s.off : s.off+s.n : s.off+s.n] }
+
+func (h *Head) put(b []byte) span {
+	s := span{uint32(len(h.buf)), uint32(len(b))}
+	h.buf = append(h.buf, b...)
+	return s
+}
+
+func (h *Head) putString(b string) span {
+	s := span{uint32(len(h.buf)), uint32(len(b))}
+	h.buf = append(h.buf, b...)
+	return s
+}
+
+// Method, Path, Authority, Scheme and Protocol are the pseudo headers; empty
+// when absent. Path includes the query.
+func (h *Head) Method() []byte { return h.at(h.method) }
+
+// Path is :path.
+func (h *Head) Path() []byte { return h.at(h.path) }
+
+// Authority is :authority, or the Host header of HTTP/1.
+func (h *Head) Authority() []byte { return h.at(h.authority) }
+
+// Scheme is :scheme.
+func (h *Head) Scheme() []byte { return h.at(h.scheme) }
+
+// Protocol is :protocol of an extended CONNECT.
+func (h *Head) Protocol() []byte { return h.at(h.protocol) }
+
+// SetMethod sets :method.
+func (h *Head) SetMethod(b []byte) { h.method = h.put(b) }
+
+// SetPath sets :path.
+func (h *Head) SetPath(b []byte) { h.path = h.put(b) }
+
+// SetAuthority sets :authority.
+func (h *Head) SetAuthority(b []byte) { h.authority = h.put(b) }
+
+// SetScheme sets :scheme.
+func (h *Head) SetScheme(b []byte) { h.scheme = h.put(b) }
+
+// SetProtocol sets :protocol.
+func (h *Head) SetProtocol(b []byte) { h.protocol = h.put(b) }
+
+// Len is the number of field slots, deleted ones included; with Field it
+// iterates.
+func (h *Head) Len() int { return len(h.fields) }
+
+// Live is the number of fields.
+func (h *Head) Live() int { return h.live }
+
+// Field gives field i; ok is false when it was deleted.
+func (h *Head) Field(i int) (id ID, name, value []byte, ok bool) {
+	f := &h.fields[i]
+	return f.id, h.at(f.name), h.at(f.value), !f.dead
+}
+
+// Size is the number of bytes of names and values, pseudo headers included.
+func (h *Head) Size() int { return len(h.buf) }
+
+// Add appends a field; name must be lower-case.
+func (h *Head) Add(name, value []byte) {
+	id := Lookup(name)
+	h.append(field{name: h.put(name), value: h.put(value), id: id})
+}
+
+// AddID appends a field of a known name.
+func (h *Head) AddID(id ID, value []byte) {
+	h.append(field{name: h.putString(names[id]), value: h.put(value), id: id})
+}
+
+// AddString appends a field of a known name.
+func (h *Head) AddString(id ID, value string) {
+	h.append(field{name: h.putString(names[id]), value: h.putString(value), id: id})
+}
+
+// AddSensitive appends a field that HPACK must never index.
+func (h *Head) AddSensitive(name, value []byte) {
+	h.Add(name, value)
+	h.fields[len(h.fields)-1].sensitive = true
+}
+
+// Sensitive reports whether field i came as never-indexed.
+func (h *Head) Sensitive(i int) bool { return h.fields[i].sensitive }
+
+func (h *Head) append(f field) {
+	h.fields = append(h.fields, f)
+	h.live++
+	if f.id != Other && h.first[f.id] == 0 {
+		h.first[f.id] = uint16(len(h.fields))
+	}
+}
+
+// Has reports whether a field of a known name is there.
+func (h *Head) Has(id ID) bool { return h.first[id] != 0 }
+
+// Get gives the first value of a known name, nil when absent.
+func (h *Head) Get(id ID) []byte {
+	if i := h.first[id]; i != 0 {
+		return h.at(h.fields[i-1].value)
+	}
+	return nil
+}
+
+// Value gives the first value of any lower-case name.
+func (h *Head) Value(name string) (value []byte, ok bool) {
+	if id := LookupString(name); id != Other {
+		return h.Get(id), h.Has(id)
+	}
+	for i := range h.fields {
+		f := &h.fields[i]
+		if !f.dead && f.id == Other && string(h.at(f.name)) == name {
+			return h.at(f.value), true
+		}
+	}
+	return nil, false
+}
+
+// Set replaces all values of a known name by one.
+func (h *Head) Set(id ID, value []byte) {
+	h.Del(id)
+	h.AddID(id, value)
+}
+
+// SetString replaces all values of a known name by one.
+func (h *Head) SetString(id ID, value string) {
+	h.Del(id)
+	h.AddString(id, value)
+}
+
+// Del removes all fields of a known name.
+func (h *Head) Del(id ID) {
+	if i := int(h.first[id]); i != 0 {
+		h.first[id] = 0
+		for j := i - 1; j < len(h.fields); j++ {
+			if h.fields[j].id == id && !h.fields[j].dead {
+				h.fields[j].dead = true
+				h.live--
+			}
+		}
+	}
+}
+
+// DelName removes all fields of any lower-case name and says how many.
+func (h *Head) DelName(name string) int {
+	before := h.live
+	if id := LookupString(name); id != Other {
+		h.Del(id)
+		return before - h.live
+	}
+	for i := range h.fields {
+		f := &h.fields[i]
+		if !f.dead && f.id == Other && string(h.at(f.name)) == name {
+			f.dead = true
+			h.live--
+		}
+	}
+	return before - h.live
+}
+
+// DelAt removes field i.
+func (h *Head) DelAt(i int) {
+	f := &h.fields[i]
+	if f.dead {
+		return
+	}
+	f.dead = true
+	h.live--
+	if f.id == Other || int(h.first[f.id]) != i+1 {
+		return
+	}
+	h.first[f.id] = 0
+	for j := i + 1; j < len(h.fields); j++ {
+		if h.fields[j].id == f.id && !h.fields[j].dead {
+			h.first[f.id] = uint16(j + 1)
+			return
+		}
+	}
+}
+
+// SetValueAt replaces the value of field i.
+func (h *Head) SetValueAt(i int, value []byte) { h.fields[i].value = h.put(value) }
+
+// CopyFrom makes h an independent copy of o.
+func (h *Head) CopyFrom(o *Head) {
+	buf, fields := append(h.buf[:0], o.buf...), append(h.fields[:0], o.fields...)
+	*h = *o
+	h.buf, h.fields = buf, fields
+}

@@ -1,0 +1,145 @@
+package httpmsg
+
+// ID is a header name that the proxy itself looks at, so that looking it up is
+// an array access. Other is every other name.
+type ID uint8
+
+// The known names.
+const (
+	Other ID = iota
+	Host
+	Connection
+	ContentLength
+	TransferEncoding
+	ContentType
+	Upgrade
+	Expect
+	TE
+	Trailer
+	KeepAlive
+	ProxyConnection
+	UserAgent
+	Server
+	Date
+	Cookie
+	SetCookie
+	Location
+	Via
+	Origin
+	GRPCStatus
+	GRPCMessage
+	GRPCTimeout
+	HTTP2Settings
+	XForwardedFor
+	XForwardedProto
+	XForwardedHost
+	XForwardedPort
+	XForwardedClientCert
+	XRequestID
+	XEnvoyInternal
+	XEnvoyExternalAddress
+	XEnvoyAttemptCount
+	XEnvoyExpectedRqTimeoutMs
+	XEnvoyOriginalPath
+	XEnvoyOriginalHost
+	XEnvoyUpstreamServiceTime
+	XEnvoyOverloaded
+	XEnvoyDecoratorOperation
+	XEnvoyPeerMetadata
+	XEnvoyPeerMetadataID
+	XEnvoyMaxRetries
+	XEnvoyRetryOn
+	XEnvoyRetryGRPCOn
+	XEnvoyRetriableStatusCodes
+	XEnvoyRetriableHeaderNames
+	XEnvoyUpstreamRqTimeoutMs
+	XEnvoyUpstreamRqPerTryTimeoutMs
+	XEnvoyUpstreamRqTimeoutAltResponse
+	XEnvoyHedgeOnPerTryTimeout
+	XEnvoyDownstreamServiceCluster
+	XEnvoyDownstreamServiceNode
+	XEnvoyIPTags
+	XEnvoyForceTrace
+	XEnvoyRatelimited
+	XEnvoyImmediateHealthCheckFail
+	XEnvoyDegraded
+	XEnvoyIsTimeoutRetry
+	XClientTraceID
+	Traceparent
+	Tracestate
+	XB3TraceID
+	XB3SpanID
+	XB3ParentSpanID
+	XB3Sampled
+	XB3Flags
+	B3
+	Authorization
+	AccessControlRequestMethod
+	AccessControlRequestHeaders
+	numIDs
+)
+
+var names = [numIDs]string{
+	Host: "host", Connection: "connection", ContentLength: "content-length", TransferEncoding: "transfer-encoding",
+	ContentType: "content-type", Upgrade: "upgrade", Expect: "expect", TE: "te", Trailer: "trailer", KeepAlive: "keep-alive",
+	ProxyConnection: "proxy-connection", UserAgent: "user-agent", Server: "server", Date: "date", Cookie: "cookie",
+	SetCookie: "set-cookie", Location: "location", Via: "via", Origin: "origin", GRPCStatus: "grpc-status",
+	GRPCMessage: "grpc-message", GRPCTimeout: "grpc-timeout", HTTP2Settings: "http2-settings",
+	XForwardedFor: "x-forwarded-for", XForwardedProto: "x-forwarded-proto", XForwardedHost: "x-forwarded-host",
+	XForwardedPort: "x-forwarded-port", XForwardedClientCert: "x-forwarded-client-cert", XRequestID: "x-request-id",
+	XEnvoyInternal: "x-envoy-internal", XEnvoyExternalAddress: "x-envoy-external-address",
+	XEnvoyAttemptCount: "x-envoy-attempt-count", XEnvoyExpectedRqTimeoutMs: "x-envoy-expected-rq-timeout-ms",
+	XEnvoyOriginalPath: "x-envoy-original-path", XEnvoyOriginalHost: "x-envoy-original-host",
+	XEnvoyUpstreamServiceTime: "x-envoy-upstream-service-time", XEnvoyOverloaded: "x-envoy-overloaded",
+	XEnvoyDecoratorOperation: "x-envoy-decorator-operation", XEnvoyPeerMetadata: "x-envoy-peer-metadata",
+	XEnvoyPeerMetadataID: "x-envoy-peer-metadata-id", XEnvoyMaxRetries: "x-envoy-max-retries",
+	XEnvoyRetryOn: "x-envoy-retry-on", XEnvoyRetryGRPCOn: "x-envoy-retry-grpc-on",
+	XEnvoyRetriableStatusCodes: "x-envoy-retriable-status-codes", XEnvoyRetriableHeaderNames: "x-envoy-retriable-header-names",
+	XEnvoyUpstreamRqTimeoutMs: "x-envoy-upstream-rq-timeout-ms", XEnvoyUpstreamRqPerTryTimeoutMs: "x-envoy-upstream-rq-per-try-timeout-ms",
+	XEnvoyUpstreamRqTimeoutAltResponse: "x-envoy-upstream-rq-timeout-alt-response",
+	XEnvoyHedgeOnPerTryTimeout:         "x-envoy-hedge-on-per-try-timeout",
+	XEnvoyDownstreamServiceCluster:     "x-envoy-downstream-service-cluster", XEnvoyDownstreamServiceNode: "x-envoy-downstream-service-node",
+	XEnvoyIPTags: "x-envoy-ip-tags", XEnvoyForceTrace: "x-envoy-force-trace", XEnvoyRatelimited: "x-envoy-ratelimited",
+	XEnvoyImmediateHealthCheckFail: "x-envoy-immediate-health-check-fail", XEnvoyDegraded: "x-envoy-degraded",
+	XEnvoyIsTimeoutRetry: "x-envoy-is-timeout-retry", XClientTraceID: "x-client-trace-id",
+	Traceparent: "traceparent", Tracestate: "tracestate", XB3TraceID: "x-b3-traceid", XB3SpanID: "x-b3-spanid",
+	XB3ParentSpanID: "x-b3-parentspanid", XB3Sampled: "x-b3-sampled", XB3Flags: "x-b3-flags", B3: "b3",
+	Authorization: "authorization", AccessControlRequestMethod: "access-control-request-method",
+	AccessControlRequestHeaders: "access-control-request-headers",
+}
+
+// byLength holds the known names of each length, so that Lookup compares a few.
+var byLength = func() (t [48][]ID) {
+	for id := Other + 1; id < numIDs; id++ {
+		n := len(names[id])
+		t[n] = append(t[n], id)
+	}
+	return t
+}()
+
+// Name gives the lower-case name of a known ID, "" for Other.
+func (id ID) Name() string { return names[id] }
+
+// Lookup gives the ID of a lower-case name, Other when it isn't a known one.
+func Lookup(name []byte) ID {
+	if len(name) < len(byLength) {
+		for _, id := range byLength[len(name)] {
+			if names[id] == string(name) {
+				return id
+			}
+		}
+	}
+	return Other
+}
+
+// LookupString is Lookup for strings.
+func LookupString(name string) ID {
+	if len(name) < len(byLength) {
+		for _, id := range byLength[len(name)] {
+			if names[id] == name {
+				return id
+			}
+		}
+	}
+	return Other
+}
