@@ -205,8 +205,17 @@ func (f *flags) program(ctx context.Context, h Host, log *slog.Logger, cfg redir
 		return err
 	}
 	err := backend.Apply(ctx, rules, redirect.Choice{Reconcile: f.reconcile, Force: f.force})
-	log.Info("final state", "rules", backend.State(ctx, rules))
+	f.report(h, log, backend.State(ctx, rules))
 	return err
+}
+
+// report logs the rules as they are now, readable unless objects are wanted.
+func (f *flags) report(h Host, log *slog.Logger, state string) {
+	if f.logJSON {
+		log.Info("final state", "rules", state)
+		return
+	}
+	fmt.Fprintf(h.Stderr, "Final state of the rules:\n%s", state)
 }
 
 func cleanup(ctx context.Context, backend redirect.Backend, rules redirect.Rules) error {
