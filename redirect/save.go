@@ -84,13 +84,31 @@ func (s saved) residue() bool {
 	return false
 }
 
-// jumpsToOurs reports whether a printed rule goes to a chain of ours.
+// jumpsToOurs reports whether a printed rule goes to a chain of ours. What a
+// comment says doesn't count.
 func jumpsToOurs(spec string) bool {
-	words := strings.Fields(spec)
+	words := strings.Fields(unquoted(spec))
 	for i, w := range words {
 		if (w == "-j" || w == "-g") && i+1 < len(words) {
 			return strings.HasPrefix(words[i+1], chainPrefix)
 		}
 	}
 	return false
+}
+
+// unquoted drops quoted text, in which the tool escapes quotes by a backslash.
+func unquoted(spec string) string {
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(spec); i++ {
+		switch c := spec[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
