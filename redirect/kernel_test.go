@@ -575,3 +575,24 @@ func TestApplyLinksNeedsNothingWithoutIPv6AndTProxy(t *testing.T) {
 		t.Errorf("lo has %v, want only ::1", addrs)
 	}
 }
+
+func TestCleanupWorksWithoutIPv6(t *testing.T) {
+	s := newSpace(t)
+	b, err := NewIPTables(func(ctx context.Context, c Command) (string, error) {
+		if strings.HasPrefix(c.Name, "ip6tables") {
+			return "", errors.New("no IPv6 here")
+		}
+		return Exec(ctx, c)
+	}, "", quiet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply(t, b, injected(Redirect), Choice{})
+	s.cleanup(t, b, injected(Redirect))
+	s.checkEmpty(t, flavour("iptables-nft"))
+	c := injected(Redirect)
+	c.IPv6 = true
+	if err := s.do(func() error { return b.Apply(context.Background(), Build(c), Choice{}) }); err == nil {
+		t.Error("with IPv6 wanted, a missing ip6tables must be an error")
+	}
+}

@@ -3,8 +3,9 @@ package redirect
 // Family says which IP version a rule is for.
 type Family uint8
 
+// Families of a rule.
 const (
-	Both Family = iota
+	Both Family = iota // no address in it: the same for both
 	IPv4
 	IPv6
 )
@@ -36,20 +37,21 @@ const (
 // MatchKind names what a Match looks at.
 type MatchKind uint8
 
+// What a packet can be matched by, and what Match.Value is then.
 const (
-	InInterface MatchKind = iota
-	OutInterface
-	Protocol
-	Source
-	Destination
-	ConnState
-	DestPort
-	SourcePort
-	DestPorts // a comma list
-	OwnerUID
-	OwnerGID
-	Mark
-	ConnMark
+	InInterface  MatchKind = iota // device name, a trailing + is a wildcard
+	OutInterface                  // the same
+	Protocol                      // tcp or udp
+	Source                        // prefix
+	Destination                   // prefix
+	ConnState                     // conntrack states, comma list
+	DestPort                      // port
+	SourcePort                    // port
+	DestPorts                     // ports, comma list
+	OwnerUID                      // user id or name
+	OwnerGID                      // group id or name
+	Mark                          // packet mark, decimal
+	ConnMark                      // connection mark, decimal
 )
 
 // Match is one condition of a rule. Values are already checked by
@@ -63,6 +65,7 @@ type Match struct {
 // TargetKind names what a rule does with a packet that matches.
 type TargetKind uint8
 
+// Verdicts, and what Target.Arg is for them.
 const (
 	Return TargetKind = iota
 	Accept

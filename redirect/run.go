@@ -3,10 +3,8 @@ package redirect
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 )
@@ -41,11 +39,6 @@ func Exec(ctx context.Context, c Command) (string, error) {
 		return stdout.String(), fmt.Errorf("running %s: %w: %s", c, err, said)
 	}
 	return stdout.String(), nil
-}
-
-// missing reports whether a program isn't installed.
-func missing(err error) bool {
-	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)
 }
 
 // Print writes commands as a dry run shows them: what would be fed to a tool
