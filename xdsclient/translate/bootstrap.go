@@ -266,11 +266,10 @@ func (s scope) stats(m *metrics.StatsConfig, out *config.Bootstrap) {
 	case *metrics.StatsMatcher_ExclusionList:
 		out.StatsMatcher = &config.StatsMatcher{Patterns: s.stringMatches("stats_matcher.exclusion_list.patterns", x.ExclusionList.GetPatterns())}
 	}
-	for i, t := range m.GetStatsTags() {
+	for _, t := range m.GetStatsTags() {
+		// Envoy's tag regexes are ECMAScript; Istio's use its look-ahead, so
+		// telemetry reads what RE2 can't.
 		tag := config.StatsTag{Name: t.GetTagName(), Regex: t.GetRegex(), Fixed: t.GetFixedValue()}
-		if tag.Regex != "" {
-			s.index("stats_tags", i).at("regex").pattern(tag.Regex, true)
-		}
 		out.StatsTags = append(out.StatsTags, tag)
 	}
 	for i, b := range m.GetHistogramBucketSettings() {

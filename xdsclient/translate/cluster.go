@@ -52,8 +52,9 @@ func (s scope) clusterUnsupported(m *clusterv3.Cluster) {
 // demands.
 func (s scope) discovery(m *clusterv3.Cluster, out *config.Cluster) {
 	if t := m.GetClusterType(); t != nil {
-		url := shortURL(t.GetTypedConfig().GetTypeUrl())
-		s.at("cluster_type").missing(t.GetName(), url)
+		if w, ok := s.at("cluster_type.typed_config").unwrap(t.GetName(), t.GetTypedConfig()); ok {
+			s.at("cluster_type").missing(t.GetName(), w.name)
+		}
 		return
 	}
 	switch m.GetType() {

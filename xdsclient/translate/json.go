@@ -62,6 +62,9 @@ func wrapTree(v any) any {
 		if ok && (shortURL(url) == typedStructXDS || shortURL(url) == typedStructUDPA) {
 			return v // its value isn't JSON of a message yet
 		}
+		if ok && shortURL(url) == "google.protobuf.Struct" && v["value"] == nil {
+			v["value"] = map[string]any{} // Envoy takes an empty one so
+		}
 		for k := range v {
 			v[k] = wrapTree(v[k])
 		}

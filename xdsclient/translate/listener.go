@@ -79,14 +79,9 @@ func (s scope) chains(m *listener.Listener, out *config.Listener) {
 		s.at("filter_chains").bad("no filter chains specified")
 	}
 	seen := map[string]string{}
-	names := map[string]bool{}
 	for i, c := range m.GetFilterChains() {
 		at := s.index("filter_chains", i)
 		chain := at.chain(c)
-		if c.GetName() != "" && names[c.Name] {
-			at.at("name").bad("duplicate filter chain name '%s'", c.Name)
-		}
-		names[c.GetName()] = true
 		at.unique(chain, i, seen)
 		out.Chains = append(out.Chains, chain)
 	}

@@ -176,15 +176,13 @@ func (s scope) rewrite(m *matcher.RegexMatchAndSubstitute) *config.RegexRewrite 
 	if re == nil {
 		return nil
 	}
-	sub, ok := goSubstitution(m.GetSubstitution(), re.NumSubexp())
-	if !ok {
-		s.at("substitution").bad("invalid substitution string for regex '%s': %q", m.GetPattern().GetRegex(), m.GetSubstitution())
-	}
-	return &config.RegexRewrite{Regex: re, Substitution: sub}
+	return &config.RegexRewrite{Regex: re, Substitution: goSubstitution(m.GetSubstitution(), re.NumSubexp())}
 }
 
 // goSubstitution turns RE2's \1 into Go's ${1}; groups is how many there are.
-func goSubstitution(in string, groups int) (string, bool) {
+// Envoy doesn't check the text: with a group that isn't there RE2 replaces
+// nothing, and at any other bad escape it stops writing.
+func goSubstitution(in string, groups int) string {
 	var b strings.Builder
 	for i := 0; i < len(in); i++ {
 		c := in[i]
@@ -200,8 +198,11 @@ func goSubstitution(in string, groups int) (string, bool) {
 			b.WriteString("${" + in[i+1:i+2] + "}")
 			i++
 		default:
-			return "", false
+			if i+1 < len(in) && in[i+1] >= '0' && in[i+1] <= '9' {
+				return "${0}"
+			}
+			return b.String()
 		}
 	}
-	return b.String(), true
+	return b.String()
 }

@@ -31,13 +31,9 @@ func (s scope) routes(m *route.RouteConfiguration, inline bool) *config.RouteCon
 		RequestHeaders:       s.mutations("request_headers_to_add", "request_headers_to_remove", m.GetRequestHeadersToAdd(), m.GetRequestHeadersToRemove()),
 		ResponseHeaders:      s.mutations("response_headers_to_add", "response_headers_to_remove", m.GetResponseHeadersToAdd(), m.GetResponseHeadersToRemove()),
 	}
-	domains, names := map[string]bool{}, map[string]bool{}
+	domains := map[string]bool{}
 	for i, v := range m.GetVirtualHosts() {
 		at := s.index("virtual_hosts", i)
-		if names[v.GetName()] {
-			at.at("name").bad("virtual host names must be unique, but duplicate: '%s'", v.GetName())
-		}
-		names[v.GetName()] = true
 		out.VirtualHosts = append(out.VirtualHosts, at.virtualHost(v, domains, out.MaxDirectBody))
 	}
 	return out

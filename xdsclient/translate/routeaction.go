@@ -101,8 +101,6 @@ func (s scope) weighted(m *route.WeightedCluster, out *config.RouteAction) {
 		s.bad("sum of weights in the weighted_cluster must be greater than 0")
 	case total > 1<<32-1:
 		s.bad("the sum of weights of all weighted clusters is more than 4294967295")
-	case m.GetTotalWeight() != nil && uint64(m.GetTotalWeight().GetValue()) != total:
-		s.at("total_weight").bad("sum of weights in the weighted_cluster must add up to total_weight %d, is %d", m.TotalWeight.Value, total)
 	}
 	out.TotalWeight = uint32(total)
 }

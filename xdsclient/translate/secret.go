@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -45,7 +46,6 @@ func (s scope) secret(m *tlsv3.Secret) *config.Secret {
 func (s scope) certificate(m *tlsv3.TlsCertificate) *config.Secret {
 	s.unsupported(m.GetPrivateKeyProvider() != nil, "private_key_provider", "keys that aren't here")
 	s.unsupported(m.GetPkcs12() != nil, "pkcs12", "PKCS #12")
-	s.unsupported(m.GetPassword() != nil, "password", "encrypted keys")
 	chain, _ := s.at("certificate_chain").data(m.GetCertificateChain())
 	key, _ := s.at("private_key").data(m.GetPrivateKey())
 	if len(chain) == 0 || len(key) == 0 {
@@ -66,6 +66,9 @@ func (s scope) certificate(m *tlsv3.TlsCertificate) *config.Secret {
 func keyPair(chain, key []byte) (*tls.Certificate, error) {
 	cert, err := tls.X509KeyPair(chain, key)
 	if err != nil {
+		if bytes.Contains(key, []byte("ENCRYPTED")) {
+			return nil, errors.New("not supported yet: encrypted keys")
+		}
 		return nil, err
 	}
 	if cert.Leaf == nil {
