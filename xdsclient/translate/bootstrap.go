@@ -97,7 +97,7 @@ func (s scope) dynamic(d *bootstrap.Bootstrap_DynamicResources, out *config.Boot
 		return
 	}
 	c := d.GetAdsConfig()
-	ads := &config.ADS{LDS: d.GetLdsConfig() != nil, CDS: d.GetCdsConfig() != nil, InitialFetchTimeout: defaultFetch}
+	ads := &config.ADS{NodeOnce: c.GetSetNodeOnFirstMessageOnly(), LDS: d.GetLdsConfig() != nil, CDS: d.GetCdsConfig() != nil, InitialFetchTimeout: defaultFetch}
 	at := s.at("ads_config")
 	switch c.GetApiType() {
 	case core.ApiConfigSource_GRPC, core.ApiConfigSource_AGGREGATED_GRPC:

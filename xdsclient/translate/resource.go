@@ -47,10 +47,24 @@ func (r *Registry) Resource(typeURL string, b []byte) (value any, name string, e
 	s := r.scope("")
 	value, name = s.resource(typeURL, b)
 	if err := s.out.err(); err != nil {
-		return nil, name, err
+		return nil, name, &Refusal{Malformed: s.out.malformed, err: err}
 	}
 	return value, name, nil
 }
+
+// Refusal says why a resource isn't taken. Malformed ones can't be parsed or
+// break a constraint of their .proto file: Envoy then takes nothing of the whole
+// response, while it takes the rest beside a resource that only can't be built.
+type Refusal struct {
+	Malformed bool
+	err       error
+}
+
+// Error gives the paths and reasons.
+func (r *Refusal) Error() string { return r.err.Error() }
+
+// Unwrap gives the joined reasons as an error.
+func (r *Refusal) Unwrap() error { return r.err }
 
 // parse unmarshals and checks; the name is wanted even when the checks fail.
 func parse[M interface {
@@ -59,9 +73,12 @@ func parse[M interface {
 }](s scope, b []byte, m M) (string, bool) {
 	if err := proto.Unmarshal(b, m); err != nil {
 		s.bad("parsing %s: %v", m.ProtoReflect().Descriptor().Name(), err)
+		s.out.malformed = true
 		return "", false
 	}
-	return m.GetName(), s.check(m)
+	ok := s.check(m)
+	s.out.malformed = !ok
+	return m.GetName(), ok
 }
 
 func (s scope) resource(typeURL string, b []byte) (any, string) {
@@ -115,9 +132,11 @@ func (s scope) endpointResource(b []byte) (any, string) {
 	m := &endpoint.ClusterLoadAssignment{}
 	if err := proto.Unmarshal(b, m); err != nil {
 		s.bad("parsing ClusterLoadAssignment: %v", err)
+		s.out.malformed = true
 		return nil, ""
 	}
 	if !s.check(m) {
+		s.out.malformed = true
 		return nil, m.GetClusterName()
 	}
 	v := s.loadAssignment(m, false)

@@ -25,6 +25,8 @@ const maxProblemText = 512
 type problems struct {
 	lines []string
 	more  int
+	// malformed is set when the message itself is broken.
+	malformed bool
 }
 
 func (p *problems) add(line string) {
