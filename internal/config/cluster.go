@@ -36,7 +36,8 @@ type Cluster struct {
 	Meta
 	AltStatName     string
 	Type            DiscoveryType
-	EDSName         string // service_name, or the cluster's own name
+	EDSName         string        // service_name, or the cluster's own name
+	EDSTimeout      time.Duration // of eds_config: 15 s when absent, 0: wait for ever
 	Load            *LoadAssignment
 	ConnectTimeout  time.Duration // 5 s when absent
 	LB              LBPolicy

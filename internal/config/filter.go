@@ -12,6 +12,10 @@ type HTTPPolicy interface{ httpPolicy() }
 // DisabledFilter in PerFilter turns the filter off for a route.
 type DisabledFilter struct{}
 
+// EnabledFilter in PerFilter turns on a filter that is Disabled in the chain,
+// with the chain's own policy.
+type EnabledFilter struct{}
+
 // Fault is envoy.filters.http.fault; nil members are off.
 type Fault struct {
 	Delay           *FaultDelay
@@ -137,6 +141,7 @@ type Buffer struct{ MaxBytes int }
 type HeaderMutationFilter struct{ Request, Response []HeaderMutation }
 
 func (*DisabledFilter) httpPolicy()       {}
+func (*EnabledFilter) httpPolicy()        {}
 func (*Fault) httpPolicy()                {}
 func (*CORS) httpPolicy()                 {}
 func (*GRPCStats) httpPolicy()            {}

@@ -409,8 +409,18 @@ type CustomTag struct {
 // HTTPFilter is one filter of an HCM, before the router.
 type HTTPFilter struct {
 	Name     string
-	Policy   HTTPPolicy
-	Disabled bool // only routes turn it on
+	Policy   HTTPPolicy // nil with Discovery until link has filled it in
+	Disabled bool       // only routes turn it on
+	// Discovery says that Policy comes by itself (ECDS); nil: it is inline.
+	Discovery *Discovery
+}
+
+// Discovery names the extension config that gives an HTTPFilter its Policy.
+type Discovery struct {
+	Default        HTTPPolicy    // until it comes; nil: none
+	WithoutWarming bool          // Default serves at once
+	Timeout        time.Duration // 15 s when absent, 0: wait for ever
+	TypeURLs       []string      // what it may be, full message names
 }
 
 // Router is envoy.filters.http.router.

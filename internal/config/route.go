@@ -71,8 +71,10 @@ type Route struct {
 	StatPrefix       string
 	RetryBufferLimit int // -1: unset
 	Tracing          *RouteTracing
-	// Filters is the HCM's filter list with PerFilter merged in, made by link;
-	// nil until linked and when nothing overrides.
+	// Filters is the HCM's filter list with PerFilter of the route, virtual host
+	// and table merged in, made by link; nil until linked, when nothing
+	// overrides, and when HCMs with different filters share the table: then
+	// whoever compiles the table merges PerFilter itself.
 	Filters []HTTPFilter
 }
 

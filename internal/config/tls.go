@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"time"
 )
 
 // TLSParams are the common parameters of both directions. Min and Max are
@@ -22,7 +23,21 @@ type TLSParams struct {
 type SecretRef struct {
 	Name   string
 	Inline *Secret
+	Source SecretSource
+	Path   string        // of SecretFile
+	Wait   time.Duration // initial_fetch_timeout: 15 s when absent, 0: for ever
 }
+
+// SecretSource says who supplies a named secret.
+type SecretSource uint8
+
+// The sources.
+const (
+	SecretStatic SecretSource = iota // the bootstrap's static_resources
+	SecretADS                        // the ADS stream
+	SecretAgent                      // identity, in place of an SDS server beside us
+	SecretFile                       // a file with a discovery response, watched
+)
 
 // DownstreamTLS terminates TLS.
 type DownstreamTLS struct {

@@ -1,0 +1,220 @@
+// Package link joins what was received by name: clusters with their endpoints,
+// listeners with route tables, secrets and discovered filters. Next is a pure
+// function of the last snapshot and of everything accepted since; it decides
+// what is whole and may serve, and tells what the rest is waiting for. It keeps
+// no state, no clock and no connection: xdsclient, its only caller, does.
+package link
+
+import (
+	"time"
+
+	"sluice/internal/config"
+)
+
+// Kind is the kind of a part that a resource can wait for.
+type Kind uint8
+
+// The kinds of parts.
+const (
+	Endpoints Kind = iota
+	Routes
+	Secrets
+	Extensions
+)
+
+// String gives the kind's xDS abbreviation.
+func (k Kind) String() string {
+	return [...]string{"EDS", "RDS", "SDS", "ECDS"}[k]
+}
+
+// Part names one thing that is waited for. Endpoints are waited for by each
+// version of a cluster, so Name is the cluster's and Version its hash; other
+// parts are waited for once and have no Version.
+type Part struct {
+	Kind    Kind
+	Name    string
+	Version uint64
+}
+
+// Waiting is one resource that can't enter yet, and one of its reasons.
+type Waiting struct {
+	Cluster  bool // else a listener
+	Resource string
+	Part     Part
+	Timeout  time.Duration // 0: for ever
+}
+
+// Accepted is everything received that was good, the newest version of each
+// name. Next only reads it; values in it never change.
+type Accepted struct {
+	Static     *config.Snapshot
+	Clusters   map[string]*config.Cluster
+	Listeners  []*config.Listener // in order of first arrival
+	Loads      map[string]*config.LoadAssignment
+	Routes     map[string]*config.RouteConfiguration
+	Secrets    map[string]*config.Secret
+	Extensions map[string]config.HTTPPolicy
+	Names      *config.NameTable
+	// Settled parts are not waited for any more: endpoints have answered for
+	// that version of the cluster, or the time to wait has run out.
+	Settled map[Part]bool
+}
+
+// Next gives the snapshot that a follows previous (nil at first) with, and what
+// is missing from it. A cluster or listener that isn't whole leaves its previous
+// version in place. Values that haven't changed keep their pointers, so whoever
+// runs a snapshot can compare these.
+func Next(previous *config.Snapshot, a *Accepted) (*config.Snapshot, []Waiting) {
+	if previous == nil {
+		previous = &config.Snapshot{}
+	}
+	l := linker{previous: previous, accepted: a, next: &config.Snapshot{
+		Clusters: make(map[string]*config.Cluster, len(a.Clusters)+len(a.Static.Clusters)),
+		Routes:   make(map[string]*config.RouteConfiguration, len(a.Routes)),
+		Secrets:  make(map[string]*config.Secret, len(a.Secrets)+len(a.Static.Secrets)),
+		Names:    a.Names,
+	}}
+	for n, s := range a.Secrets {
+		l.next.Secrets[n] = s
+	}
+	for n, s := range a.Static.Secrets {
+		l.next.Secrets[n] = s
+	}
+	for _, c := range a.Clusters {
+		l.cluster(c)
+	}
+	for _, c := range a.Static.Clusters { // static names can't be overridden
+		l.cluster(c)
+	}
+	l.listeners()
+	l.routes()
+	return l.next, l.waiting
+}
+
+type linker struct {
+	previous *config.Snapshot
+	accepted *Accepted
+	next     *config.Snapshot
+	waiting  []Waiting
+	lists    map[string][]config.HTTPFilter // by route table name, of who uses it
+	mixed    map[string]bool                // tables whose users have different filters
+}
+
+// cluster enters c, or its previous version with fresh endpoints.
+func (l *linker) cluster(c *config.Cluster) {
+	before := l.previous.Clusters[c.Name]
+	waits := l.clusterWaits(c)
+	if len(waits) > 0 {
+		l.waiting = append(l.waiting, waits...)
+		if before != nil {
+			l.next.Clusters[c.Name] = l.withLoad(before, before)
+		}
+		return
+	}
+	l.next.Clusters[c.Name] = l.withLoad(c, before)
+}
+
+// withLoad gives c with its newest endpoints: before itself when that is equal.
+func (l *linker) withLoad(c, before *config.Cluster) *config.Cluster {
+	load := c.Load
+	if c.Type == config.EDS {
+		if load = l.accepted.Loads[c.EDSName]; load == nil {
+			load = noEndpoints(c, before)
+		}
+	}
+	switch {
+	case before != nil && before.Hash == c.Hash && before.Load == load:
+		return before
+	case before != nil && before.Hash == c.Hash && c.Type != config.EDS:
+		return before // static: the same bytes, translated again
+	case c.Load == load:
+		return c
+	}
+	linked := *c
+	linked.Load = load
+	return &linked
+}
+
+func noEndpoints(c, before *config.Cluster) *config.LoadAssignment {
+	if before != nil && before.Load != nil && before.Load.Name == c.EDSName && len(before.Load.Localities) == 0 {
+		return before.Load
+	}
+	return &config.LoadAssignment{Meta: config.Meta{Name: c.EDSName}, OverProvision: 140}
+}
+
+func (l *linker) clusterWaits(c *config.Cluster) []Waiting {
+	var out []Waiting
+	if c.Type == config.EDS {
+		p := Part{Endpoints, c.Name, c.Hash}
+		if !l.accepted.Settled[p] {
+			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: p, Timeout: c.EDSTimeout})
+		}
+	}
+	for _, r := range ClusterSecrets(c) {
+		if l.missingSecret(r) {
+			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: Part{Kind: Secrets, Name: r.Name}, Timeout: r.Wait})
+		}
+	}
+	return out
+}
+
+func (l *linker) missingSecret(r config.SecretRef) bool {
+	return l.next.Secrets[r.Name] == nil && !l.accepted.Settled[Part{Kind: Secrets, Name: r.Name}]
+}
+
+// ClusterSecrets gives the named secrets of a cluster.
+func ClusterSecrets(c *config.Cluster) []config.SecretRef {
+	var out []config.SecretRef
+	if c.TLS != nil {
+		out = named(out, &c.TLS.TLSParams)
+	}
+	for i := range c.SocketMatches {
+		if t := c.SocketMatches[i].TLS; t != nil {
+			out = named(out, &t.TLSParams)
+		}
+	}
+	return out
+}
+
+// ListenerSecrets gives the named secrets of a listener.
+func ListenerSecrets(x *config.Listener) []config.SecretRef {
+	var out []config.SecretRef
+	for _, c := range chains(x) {
+		if c.TLS != nil {
+			out = named(out, &c.TLS.TLSParams)
+		}
+	}
+	return out
+}
+
+func named(out []config.SecretRef, p *config.TLSParams) []config.SecretRef {
+	for _, r := range p.Certificates {
+		if r.Inline == nil && r.Name != "" {
+			out = append(out, r)
+		}
+	}
+	if p.Validation != nil && p.Validation.Ref.Name != "" {
+		out = append(out, p.Validation.Ref)
+	}
+	return out
+}
+
+func chains(x *config.Listener) []*config.FilterChain {
+	if x.DefaultChain == nil {
+		return x.Chains
+	}
+	return append(x.Chains[:len(x.Chains):len(x.Chains)], x.DefaultChain)
+}
+
+// Managers gives the HTTP connection managers of a listener, chain by chain.
+func Managers(x *config.Listener) []*config.HTTPConnectionManager {
+	var out []*config.HTTPConnectionManager
+	for _, c := range chains(x) {
+		for _, f := range c.Filters {
+			if m, ok := f.(*config.HTTPConnectionManager); ok {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}

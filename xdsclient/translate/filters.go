@@ -1,0 +1,203 @@
+package translate
+
+import (
+	commonfault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
+	buffer "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
+	cors "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	fault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	grpcstats "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
+	grpcweb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
+	headermutation "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"sluice/internal/config"
+)
+
+func faultFilter(s scope, t typed) config.HTTPPolicy {
+	var m fault.HTTPFault
+	if !s.decode(t, &m) {
+		return nil
+	}
+	out := &config.Fault{
+		Headers:         s.headers("headers", m.GetHeaders()),
+		UpstreamCluster: m.GetUpstreamCluster(),
+		DownstreamNodes: m.GetDownstreamNodes(),
+		MaxActive:       capped(u32(m.GetMaxActiveFaults(), 0)),
+		NoStats:         m.GetDisableDownstreamClusterStats(),
+	}
+	if d := m.GetDelay(); d != nil {
+		out.Delay = &config.FaultDelay{
+			Fixed:      s.duration("delay.fixed_delay", d.GetFixedDelay(), 0),
+			FromHeader: d.GetHeaderDelay() != nil,
+			Percent:    fraction(d.GetPercentage()),
+		}
+	}
+	if a := m.GetAbort(); a != nil {
+		out.Abort = faultAbort(a)
+	}
+	if l := m.GetResponseRateLimit(); l != nil {
+		out.ResponseRate = faultRate(l)
+	}
+	return out
+}
+
+func faultAbort(a *fault.FaultAbort) *config.FaultAbort {
+	out := &config.FaultAbort{GRPCStatus: -1, Percent: fraction(a.GetPercentage())}
+	switch x := a.GetErrorType().(type) {
+	case *fault.FaultAbort_HttpStatus:
+		out.HTTPStatus = capped(x.HttpStatus)
+	case *fault.FaultAbort_GrpcStatus:
+		out.GRPCStatus = capped(x.GrpcStatus)
+	case *fault.FaultAbort_HeaderAbort_:
+		out.FromHeader = true
+	}
+	return out
+}
+
+func faultRate(l *commonfault.FaultRateLimit) *config.FaultRate {
+	return &config.FaultRate{
+		KiBPerSecond: l.GetFixedLimit().GetLimitKbps(),
+		FromHeader:   l.GetHeaderLimit() != nil,
+		Percent:      fraction(l.GetPercentage()),
+	}
+}
+
+func corsFilter(s scope, t typed) config.HTTPPolicy {
+	var m cors.Cors
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return &config.CORS{}
+}
+
+func corsPolicy(s scope, t typed) config.HTTPPolicy {
+	var m cors.CorsPolicy
+	if !s.decode(t, &m) {
+		return nil
+	}
+	out := &config.CORS{
+		Origins:           s.stringMatches("allow_origin_string_match", m.GetAllowOriginStringMatch()),
+		Methods:           m.GetAllowMethods(),
+		Headers:           m.GetAllowHeaders(),
+		Expose:            m.GetExposeHeaders(),
+		MaxAge:            m.GetMaxAge(),
+		Credentials:       optionalBool(m.GetAllowCredentials()),
+		PrivateNetwork:    optionalBool(m.GetAllowPrivateNetworkAccess()),
+		ForwardNotMatched: optionalBool(m.GetForwardNotMatchingPreflights()),
+		Enabled:           config.Percent{PerMillion: 1000000},
+	}
+	if f := m.GetFilterEnabled(); f != nil {
+		out.Enabled = fraction(f.GetDefaultValue())
+	}
+	if f := m.GetShadowEnabled(); f != nil {
+		out.Shadow = fraction(f.GetDefaultValue())
+	}
+	return out
+}
+
+func optionalBool(v *wrapperspb.BoolValue) *bool {
+	if v == nil {
+		return nil
+	}
+	b := v.Value
+	return &b
+}
+
+func grpcStats(s scope, t typed) config.HTTPPolicy {
+	var m grpcstats.FilterConfig
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return &config.GRPCStats{
+		EmitFilterState: m.GetEmitFilterState(),
+		AllMethods:      boolean(m.GetStatsForAllMethods(), false),
+		Upstream:        m.GetEnableUpstreamStats(),
+	}
+}
+
+func grpcWeb(s scope, t typed) config.HTTPPolicy {
+	var m grpcweb.GrpcWeb
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return &config.GRPCWeb{}
+}
+
+func localRateLimit(s scope, t typed) config.HTTPPolicy {
+	var m ratelimit.LocalRateLimit
+	if !s.decode(t, &m) {
+		return nil
+	}
+	s.unsupported(len(m.GetDescriptors()) > 0, "descriptors", "rate limits by descriptor")
+	s.unsupported(len(m.GetRateLimits()) > 0, "rate_limits", "rate limits by descriptor")
+	s.unsupported(m.GetLocalClusterRateLimit() != nil, "local_cluster_rate_limit", "limits shared with a local cluster")
+	b := m.GetTokenBucket()
+	out := &config.LocalRateLimit{
+		StatPrefix: m.GetStatPrefix(),
+		Max:        b.GetMaxTokens(),
+		Fill:       u32(b.GetTokensPerFill(), 1),
+		Interval:   s.duration("token_bucket.fill_interval", b.GetFillInterval(), 0),
+		Status:     int(m.GetStatus().GetCode()),
+		PerConn:    m.GetLocalRateLimitPerDownstreamConnection(),
+		Headers:    s.mutations("response_headers_to_add", "", m.GetResponseHeadersToAdd(), nil),
+	}
+	if out.Status < 400 {
+		out.Status = 429 // Envoy: anything below 400 becomes 429
+	}
+	if b != nil && out.Interval < 50e6 {
+		s.at("token_bucket.fill_interval").bad("local rate limit token bucket fill timer must be >= 50ms")
+	}
+	if f := m.GetFilterEnabled(); f != nil {
+		out.Enabled = fraction(f.GetDefaultValue())
+	}
+	if f := m.GetFilterEnforced(); f != nil {
+		out.Enforced = fraction(f.GetDefaultValue())
+	}
+	return out
+}
+
+func bufferFilter(s scope, t typed) config.HTTPPolicy {
+	var m buffer.Buffer
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return &config.Buffer{MaxBytes: capped(u32(m.GetMaxRequestBytes(), 0))}
+}
+
+func routeBuffer(s scope, t typed) config.HTTPPolicy {
+	var m buffer.BufferPerRoute
+	if !s.decode(t, &m) {
+		return nil
+	}
+	if m.GetDisabled() {
+		return &config.DisabledFilter{}
+	}
+	return &config.Buffer{MaxBytes: capped(u32(m.GetBuffer().GetMaxRequestBytes(), 0))}
+}
+
+func headerMutation(s scope, t typed) config.HTTPPolicy {
+	var m headermutation.HeaderMutation
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return s.at("mutations").headerMutation(m.GetMutations())
+}
+
+func routeHeaderMutation(s scope, t typed) config.HTTPPolicy {
+	var m headermutation.HeaderMutationPerRoute
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return s.at("mutations").headerMutation(m.GetMutations())
+}
+
+func (s scope) headerMutation(m *headermutation.Mutations) config.HTTPPolicy {
+	s.unsupported(len(m.GetQueryParameterMutations()) > 0, "query_parameter_mutations", "query parameter mutations")
+	s.unsupported(len(m.GetResponseTrailersMutations()) > 0, "response_trailers_mutations", "trailer mutations")
+	s.unsupported(len(m.GetRequestTrailersMutations()) > 0, "request_trailers_mutations", "trailer mutations")
+	return &config.HeaderMutationFilter{
+		Request:  s.mutationList("request_mutations", m.GetRequestMutations()),
+		Response: s.mutationList("response_mutations", m.GetResponseMutations()),
+	}
+}
