@@ -14,8 +14,9 @@ const (
 	Yes
 	No
 	TooLarge // could still be it, but is longer than allowed: close
+	Bad      // it is, but broken: close
 )
 
 func (v Verdict) String() string {
-	return [...]string{"more", "yes", "no", "too large"}[v]
+	return [...]string{"more", "yes", "no", "too large", "bad"}[v]
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -26,14 +27,23 @@ func stats(in bool) doc {
 	return named("istio.stats", "stats.PluginConfig", fields)
 }
 
-func (m *Mesh) accessLogs() []any {
+// accessLogs is the mesh's access log on one chain. The words {listener} and
+// {chain} of a format of one's own become what they name.
+func (m *Mesh) accessLogs(at place) []any {
 	if m.AccessLog == "" {
 		return nil
 	}
+	format := accessLogFormat
+	if m.LogFormat != "" {
+		format = strings.NewReplacer("{listener}", at.listener, "{chain}", at.chain).Replace(m.LogFormat)
+	}
 	return []any{named("envoy.access_loggers.file", "envoy.extensions.access_loggers.file.v3.FileAccessLog", doc{
-		"path": m.AccessLog, "log_format": doc{"text_format_source": doc{"inline_string": accessLogFormat}},
+		"path": m.AccessLog, "log_format": doc{"text_format_source": doc{"inline_string": format}},
 	})}
 }
+
+// place is a filter chain, for logs.
+type place struct{ listener, chain string }
 
 // accessLogFormat is Istio's default.
 const accessLogFormat = "[%START_TIME%] \"%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%\" %RESPONSE_CODE% %RESPONSE_FLAGS% " +
@@ -42,9 +52,9 @@ const accessLogFormat = "[%START_TIME%] \"%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-P
 	"\"%UPSTREAM_HOST%\" %UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% " +
 	"%REQUESTED_SERVER_NAME% %ROUTE_NAME%\n"
 
-func (m *Mesh) tcpChain(cluster string, in bool) []any {
+func (m *Mesh) tcpChain(at place, cluster string, in bool) []any {
 	proxy := doc{"stat_prefix": cluster, "cluster": cluster}
-	if logs := m.accessLogs(); logs != nil {
+	if logs := m.accessLogs(at); logs != nil {
 		proxy["access_log"] = logs
 	}
 	filters := []any{stats(in), named("envoy.filters.network.tcp_proxy", tcpProxyURL, proxy)}
@@ -74,7 +84,7 @@ func alpnOverride() doc {
 }
 
 // httpChain is the connection manager with Istio's filters in Istio's order.
-func (m *Mesh) httpChain(prefix string, in bool, routes doc) []any {
+func (m *Mesh) httpChain(at place, prefix string, in bool, routes doc) []any {
 	filters := []any{peerMetadata(in), named("envoy.filters.http.grpc_stats", "envoy.extensions.filters.http.grpc_stats.v3.FilterConfig", doc{"emit_filter_state": true, "stats_for_all_methods": false})}
 	if !in {
 		filters = append(filters, alpnOverride())
@@ -91,7 +101,7 @@ func (m *Mesh) httpChain(prefix string, in bool, routes doc) []any {
 	for k, v := range routes {
 		manager[k] = v
 	}
-	if logs := m.accessLogs(); logs != nil {
+	if logs := m.accessLogs(at); logs != nil {
 		manager["access_log"] = logs
 	}
 	if !in {
@@ -114,13 +124,14 @@ func (m *Mesh) outbound(r *Resources) {
 			case HTTP, HTTP2:
 				shared[p.Number] = append(shared[p.Number], m.virtualHost(s, p))
 			case TCP, TLS:
-				r.Listeners = append(r.Listeners, m.exact(s, p, []any{doc{"filters": m.tcpChain(outbound(p.Number, m.host(s)), false)}}, nil))
+				at := place{exactName(s, p), "any"}
+				r.Listeners = append(r.Listeners, m.exact(s, p, []any{doc{"filters": m.tcpChain(at, outbound(p.Number, m.host(s)), false)}}, nil))
 			case Auto:
 				name := m.host(s) + ":" + itoa(p.Number)
 				r.Routes = append(r.Routes, routeConfig(name, m.virtualHost(s, p)))
 				http := doc{"filter_chain_match": doc{"transport_protocol": "raw_buffer", "application_protocols": httpProtocols},
-					"filters": m.httpChain(fmt.Sprintf("outbound_%s_%d;", s.VIP, p.Number), false, rds(name))}
-				l := m.exact(s, p, []any{http}, doc{"filters": m.tcpChain(outbound(p.Number, m.host(s)), false), "name": "PassthroughFilterChain"})
+					"filters": m.httpChain(place{exactName(s, p), "plain HTTP"}, fmt.Sprintf("outbound_%s_%d;", s.VIP, p.Number), false, rds(name))}
+				l := m.exact(s, p, []any{http}, doc{"filters": m.tcpChain(place{exactName(s, p), "default"}, outbound(p.Number, m.host(s)), false), "name": "PassthroughFilterChain"})
 				l["listener_filters"] = []any{httpInspector()}
 				r.Listeners = append(r.Listeners, l)
 			}
@@ -132,6 +143,8 @@ func (m *Mesh) outbound(r *Resources) {
 	}
 }
 
+func exactName(s *Service, p Port) string { return s.VIP + "_" + itoa(p.Number) }
+
 func httpInspector() doc {
 	return named("envoy.filters.listener.http_inspector", "envoy.extensions.filters.listener.http_inspector.v3.HttpInspector", nil)
 }
@@ -142,7 +155,7 @@ func rds(name string) doc {
 
 func (m *Mesh) exact(s *Service, p Port, chains []any, fallback doc) doc {
 	l := doc{
-		"name": s.VIP + "_" + itoa(p.Number), "address": address(s.VIP, p.Number), "bind_to_port": false, "traffic_direction": "OUTBOUND",
+		"name": exactName(s, p), "address": address(s.VIP, p.Number), "bind_to_port": false, "traffic_direction": "OUTBOUND",
 		"listener_filters_timeout": "0s", "continue_on_listener_filters_timeout": true, "filter_chains": chains,
 	}
 	if fallback != nil {
@@ -158,9 +171,9 @@ func (m *Mesh) wildcard(port int) doc {
 		"listener_filters": []any{httpInspector()}, "listener_filters_timeout": "0s", "continue_on_listener_filters_timeout": true,
 		"filter_chains": []any{doc{
 			"filter_chain_match": doc{"transport_protocol": "raw_buffer", "application_protocols": httpProtocols},
-			"filters":            m.httpChain(fmt.Sprintf("outbound_0.0.0.0_%d;", port), false, rds(itoa(port))),
+			"filters":            m.httpChain(place{"0.0.0.0_" + itoa(port), "plain HTTP"}, fmt.Sprintf("outbound_0.0.0.0_%d;", port), false, rds(itoa(port))),
 		}},
-		"default_filter_chain": doc{"name": "PassthroughFilterChain", "filter_chain_match": doc{}, "filters": m.tcpChain("PassthroughCluster", false)},
+		"default_filter_chain": doc{"name": "PassthroughFilterChain", "filter_chain_match": doc{}, "filters": m.tcpChain(place{"0.0.0.0_" + itoa(port), "PassthroughFilterChain"}, "PassthroughCluster", false)},
 	}
 }
 
@@ -168,8 +181,8 @@ func (m *Mesh) virtualOutbound() doc {
 	return doc{
 		"name": "virtualOutbound", "address": address("0.0.0.0", 15001), "use_original_dst": true, "traffic_direction": "OUTBOUND",
 		"filter_chains": []any{
-			doc{"name": "virtualOutbound-blackhole", "filter_chain_match": doc{"destination_port": 15001}, "filters": m.tcpChain("BlackHoleCluster", false)},
-			doc{"name": "virtualOutbound-catchall-tcp", "filters": m.tcpChain("PassthroughCluster", false)},
+			doc{"name": "virtualOutbound-blackhole", "filter_chain_match": doc{"destination_port": 15001}, "filters": m.tcpChain(place{"virtualOutbound", "blackhole"}, "BlackHoleCluster", false)},
+			doc{"name": "virtualOutbound-catchall-tcp", "filters": m.tcpChain(place{"virtualOutbound", "catchall-tcp"}, "PassthroughCluster", false)},
 		},
 	}
 }
@@ -177,7 +190,7 @@ func (m *Mesh) virtualOutbound() doc {
 // virtualInbound has, for the mode in force, a blackhole for its own port, a set
 // of chains that catches all, and a set for each own port.
 func (m *Mesh) virtualInbound(ip string) doc {
-	chains := []any{doc{"name": "virtualInbound-blackhole", "filter_chain_match": doc{"destination_port": 15006}, "filters": m.tcpChain("BlackHoleCluster", true)}}
+	chains := []any{doc{"name": "virtualInbound-blackhole", "filter_chain_match": doc{"destination_port": 15006}, "filters": m.tcpChain(place{"virtualInbound", "blackhole"}, "BlackHoleCluster", true)}}
 	chains = append(chains, m.inboundChains(0, Auto, "InboundPassthroughCluster")...)
 	if own := m.own(ip); own != nil {
 		for _, p := range own.Ports {
@@ -186,11 +199,18 @@ func (m *Mesh) virtualInbound(ip string) doc {
 	}
 	tlsInspector := named("envoy.filters.listener.tls_inspector", "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector", nil)
 	originalDst := named("envoy.filters.listener.original_dst", "envoy.extensions.filters.listener.original_dst.v3.OriginalDst", nil)
-	return doc{
+	l := doc{
 		"name": "virtualInbound", "address": address("0.0.0.0", 15006), "traffic_direction": "INBOUND", "filter_chains": chains,
 		"listener_filters":         []any{originalDst, tlsInspector, m.inboundHTTPInspector(ip)},
 		"listener_filters_timeout": "0s", "continue_on_listener_filters_timeout": true,
 	}
+	// A connection that no chain wants is logged by the listener itself.
+	for _, log := range m.accessLogs(place{"virtualInbound", "none"}) {
+		log := log.(doc)
+		log["filter"] = doc{"response_flag_filter": doc{"flags": []any{"NR"}}}
+		l["access_log"] = []any{log}
+	}
+	return l
 }
 
 // inboundHTTPInspector is off on ports whose protocol is declared: a
@@ -216,8 +236,10 @@ func (m *Mesh) inboundHTTPInspector(ip string) doc {
 }
 
 func (m *Mesh) inboundChains(port int, protocol Protocol, cluster string) []any {
-	http := func() []any { return m.httpChain(cluster+";", true, m.inboundRoutes(port, cluster)) }
-	tcp := func() []any { return m.tcpChain(cluster, true) }
+	http := func(chain string) []any {
+		return m.httpChain(place{"virtualInbound", chain}, cluster+";", true, m.inboundRoutes(port, cluster))
+	}
+	tcp := func(chain string) []any { return m.tcpChain(place{"virtualInbound", chain}, cluster, true) }
 	chain := func(match doc, secure bool, alpn []any, filters []any) any {
 		if port != 0 {
 			match["destination_port"] = port
@@ -241,14 +263,14 @@ func (m *Mesh) inboundChains(port int, protocol Protocol, cluster string) []any 
 	var secure, plain []any
 	switch protocol {
 	case HTTP, HTTP2:
-		secure = []any{chain(match("tls", istioProtocols), true, webALPN, http())}
-		plain = []any{chain(match("raw_buffer", nil), false, nil, http())}
+		secure = []any{chain(match("tls", istioProtocols), true, webALPN, http("mTLS HTTP"))}
+		plain = []any{chain(match("raw_buffer", nil), false, nil, http("plain HTTP"))}
 	case Auto:
-		secure = []any{chain(match("tls", istioHTTP), true, webALPN, http()), chain(match("tls", istioTCP), true, tcpALPN, tcp())}
-		plain = []any{chain(match("raw_buffer", httpProtocols), false, nil, http()), chain(match("raw_buffer", nil), false, nil, tcp()), chain(match("tls", nil), false, nil, tcp())}
+		secure = []any{chain(match("tls", istioHTTP), true, webALPN, http("mTLS HTTP")), chain(match("tls", istioTCP), true, tcpALPN, tcp("mTLS TCP"))}
+		plain = []any{chain(match("raw_buffer", httpProtocols), false, nil, http("plain HTTP")), chain(match("raw_buffer", nil), false, nil, tcp("plain TCP")), chain(match("tls", nil), false, nil, tcp("TLS passed through"))}
 	default:
-		secure = []any{chain(match("tls", istioProtocols), true, tcpALPN, tcp())}
-		plain = []any{chain(match("raw_buffer", nil), false, nil, tcp()), chain(match("tls", nil), false, nil, tcp())}
+		secure = []any{chain(match("tls", istioProtocols), true, tcpALPN, tcp("mTLS TCP"))}
+		plain = []any{chain(match("raw_buffer", nil), false, nil, tcp("plain TCP")), chain(match("tls", nil), false, nil, tcp("TLS passed through"))}
 	}
 	if m.Strict {
 		return secure

@@ -54,8 +54,9 @@ type Service struct {
 type Mesh struct {
 	Namespace string
 	Services  []Service
-	Strict    bool // PeerAuthentication STRICT instead of PERMISSIVE
-	AccessLog string
+	Strict    bool   // PeerAuthentication STRICT instead of PERMISSIVE
+	AccessLog string // path; "": none
+	LogFormat string // "": Istio's default
 }
 
 // doc is a JSON object.
