@@ -1,0 +1,41 @@
+package worker
+
+// bufferPool lends byte buffers by size class. It belongs to one worker, so it
+// needs no lock; what it holds is bounded, the rest is left to the collector.
+type bufferPool struct {
+	free [len(bufferClasses)][][]byte
+}
+
+var bufferClasses = [...]int{2 << 10, 16 << 10, 64 << 10, 256 << 10}
+
+// poolBytes bounds the idle buffers of one class.
+const poolBytes = 2 << 20
+
+func (p *bufferPool) take(n int) []byte {
+	for i, size := range bufferClasses {
+		if n > size {
+			continue
+		}
+		if k := len(p.free[i]); k > 0 {
+			b := p.free[i][k-1]
+			p.free[i][k-1] = nil
+			p.free[i] = p.free[i][:k-1]
+			return b
+		}
+		return make([]byte, 0, size)
+	}
+	return make([]byte, 0, n)
+}
+
+// give files a buffer under the largest class it can serve, whoever made it.
+func (p *bufferPool) give(b []byte) {
+	for i := len(bufferClasses) - 1; i >= 0; i-- {
+		if cap(b) < bufferClasses[i] {
+			continue
+		}
+		if cap(b) <= 2*bufferClasses[i] && len(p.free[i])*bufferClasses[i] < poolBytes {
+			p.free[i] = append(p.free[i], b[:0])
+		}
+		return
+	}
+}

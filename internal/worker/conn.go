@@ -1,0 +1,439 @@
+package worker
+
+import (
+	"io"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Handler is told what happens on a Conn, on the worker's goroutine.
+type Handler interface {
+	// OnData gets what can be read (plaintext when a Layer is set) and returns how
+	// many bytes it consumed. b is valid during the call only. The rest is kept
+	// and given again, with more bytes after it, when more arrives or after
+	// ResumeRead or SetHandler.
+	OnData(c *Conn, b []byte) int
+	// OnEOF is the peer's FIN (or close_notify), after all data was delivered.
+	OnEOF(c *Conn)
+	// OnDrain says that Pending fell to LowWater after it was at HighWater or above.
+	OnDrain(c *Conn)
+	// OnClose is the last call: the socket is gone. err is nil if we closed it.
+	OnClose(c *Conn, err error)
+	// OnConnect is the end of a Dial. An error ends the Conn: no OnClose follows.
+	// A Conn that is closed before has no call at all.
+	OnConnect(c *Conn, err error)
+}
+
+// Layer transforms between the wire and plaintext; see SetLayer. An
+// implementation is used by one worker at a time.
+type Layer interface {
+	// Open takes the whole records at the front of wire, decrypts them in place,
+	// packs the plaintext at the front of wire and returns it with the number of
+	// bytes it took. io.EOF is the peer's close_notify. After any other error
+	// SealClose gives the alert to send.
+	Open(wire []byte) (plain []byte, used int, err error)
+	// Seal appends plain as records.
+	Seal(dst, plain []byte) []byte
+	// SealClose appends close_notify, or the alert that the last error calls for.
+	SealClose(dst []byte) []byte
+}
+
+// Output above HighWater should make the writer pause its source until OnDrain.
+const (
+	HighWater = 64 << 10
+	LowWater  = 16 << 10
+)
+
+type connFlags uint32
+
+const (
+	readable    connFlags = 1 << iota // an edge was seen and EAGAIN not yet
+	blocked                           // a write gave EAGAIN
+	hup                               // FIN or RST seen by epoll
+	paused                            // PauseRead
+	present                           // kept bytes are to be presented though nothing new came
+	eof                               // read() gave 0 or the layer close_notify
+	eofTold                           // OnEOF was called
+	dead                              // descriptor closed
+	told                              // OnClose or OnConnect(err) was called
+	connecting                        // Dial is not over
+	closing                           // CloseWhenFlushed
+	finAfter                          // ShutdownWrite
+	finSent                           // FIN is out
+	closeSealed                       // close_notify is in wire
+	above                             // Pending was at HighWater
+	inAgain                           // in worker.again
+	inDirty                           // in worker.dirty
+)
+
+// Conn is a byte stream of one worker: a socket, with a Layer between it and
+// its handler or not. It holds no buffer while nothing is kept or pending.
+type Conn struct {
+	w      *Worker
+	h      Handler
+	layer  Layer
+	carry  []byte // kept bytes: plain ones first, then wire bytes of a partial record
+	out    []byte // pending plaintext (without layer: bytes for the wire)
+	wire   []byte // pending sealed bytes
+	err    error  // what OnClose or OnConnect will say
+	splice *splice
+	feeder *Conn // whose splice writes to this conn
+	rx, tx uint64
+	timer  Timer // connect timeout, then lingering close
+	local  netip.AddrPort
+	remote netip.AddrPort
+	plain  int // plain bytes at the front of carry
+	outOff int
+	wirOff int
+	werr   unix.Errno
+	fd     int
+	flags  connFlags
+	linger time.Duration
+}
+
+// defaultLinger is Envoy's delayed_close_timeout.
+const defaultLinger = time.Second
+
+// Adopt takes an accepted, non-blocking socket.
+func (w *Worker) Adopt(fd int, h Handler) *Conn {
+	c := &Conn{w: w, h: h, fd: fd, linger: defaultLinger}
+	w.conns++
+	setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	if err := w.register(fd, entry{conn: c}, connEvents); err != nil {
+		c.fail(err)
+	}
+	return c
+}
+
+const connEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | epollET
+
+// SetHandler changes who is told. Bytes that the previous handler left are
+// presented to h at once when the change happens inside OnData, else later in the turn.
+func (c *Conn) SetHandler(h Handler) {
+	c.h = h
+	c.flags &^= eofTold
+	if len(c.carry) > 0 || c.flags&(eof|readable|hup) != 0 {
+		c.requeue()
+	}
+}
+
+// Handler is who is told.
+func (c *Conn) Handler() Handler { return c.h }
+
+// SetLayer puts l between wire and handler. Kept bytes count as wire bytes from
+// now on; output written before goes out unsealed, in order. The byte counters
+// start anew.
+func (c *Conn) SetLayer(l Layer) {
+	if n := c.Pending(); n > 0 && c.layer == nil {
+		c.wire, c.wirOff = c.out, c.outOff
+		c.out, c.outOff = nil, 0
+	}
+	c.layer, c.plain = l, 0
+	c.rx, c.tx = 0, 0
+	if len(c.carry) > 0 {
+		c.requeue()
+	}
+}
+
+// HasLayer reports whether a Layer is set.
+func (c *Conn) HasLayer() bool { return c.layer != nil }
+
+// Worker is the conn's loop.
+func (c *Conn) Worker() *Worker { return c.w }
+
+// FD is the descriptor, for socket options; -1 once closed.
+func (c *Conn) FD() int {
+	if c.flags&dead != 0 {
+		return -1
+	}
+	return c.fd
+}
+
+// LocalAddr is the socket's own address, zero for a Unix socket. It is cached.
+func (c *Conn) LocalAddr() netip.AddrPort {
+	if !c.local.IsValid() && c.flags&dead == 0 {
+		var s sockaddr
+		if sysName(unix.SYS_GETSOCKNAME, c.fd, &s) == 0 {
+			c.local = s.addrPort()
+		}
+	}
+	return c.local
+}
+
+// RemoteAddr is the peer's address, zero for a Unix socket. It is cached.
+func (c *Conn) RemoteAddr() netip.AddrPort {
+	if !c.remote.IsValid() && c.flags&dead == 0 {
+		var s sockaddr
+		if sysName(unix.SYS_GETPEERNAME, c.fd, &s) == 0 {
+			c.remote = s.addrPort()
+		}
+	}
+	return c.remote
+}
+
+// Dead reports whether a FIN or RST was seen or the socket is closed: such a
+// connection must not be reused.
+func (c *Conn) Dead() bool { return c.flags&(dead|hup|eof) != 0 || c.werr != 0 }
+
+// Closed reports whether the socket is closed already.
+func (c *Conn) Closed() bool { return c.flags&dead != 0 }
+
+// BytesRead counts bytes given to handlers (plaintext), BytesWritten those the
+// kernel took of what was written (plaintext). Spliced bytes count too.
+func (c *Conn) BytesRead() uint64 { return c.rx }
+
+// BytesWritten is explained at BytesRead.
+func (c *Conn) BytesWritten() uint64 { return c.tx }
+
+// PauseRead stops OnData until ResumeRead.
+func (c *Conn) PauseRead() { c.flags |= paused }
+
+// Paused reports whether reading is paused.
+func (c *Conn) Paused() bool { return c.flags&paused != 0 }
+
+// ResumeRead undoes PauseRead. Kept bytes are presented later in the turn.
+func (c *Conn) ResumeRead() {
+	if c.flags&paused == 0 {
+		return
+	}
+	c.flags &^= paused
+	c.requeue()
+}
+
+// requeue presents what is kept later in the turn and reads on.
+func (c *Conn) requeue() {
+	c.flags |= present
+	c.enqueue()
+}
+
+func (c *Conn) enqueue() {
+	if c.flags&inAgain == 0 {
+		c.flags |= inAgain
+		c.w.again = append(c.w.again, c)
+	}
+}
+
+// event takes one epoll event.
+func (c *Conn) event(bits uint32) {
+	if bits&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		c.flags |= hup | readable
+	}
+	if bits&unix.EPOLLIN != 0 {
+		c.flags |= readable
+	}
+	if c.flags&connecting != 0 {
+		if bits&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
+			return
+		}
+		c.connected()
+	} else if bits&unix.EPOLLOUT != 0 && c.flags&blocked != 0 {
+		c.flags &^= blocked
+		c.touch()
+		if c.feeder != nil {
+			c.feeder.enqueue()
+		}
+	}
+	if bits&unix.EPOLLERR != 0 && c.flags&dead == 0 && c.flags&(paused|eof) != 0 {
+		// A socket that isn't read: this is the only news of a reset.
+		if e := socketError(c.fd); e != 0 {
+			c.fail(e)
+		}
+		return
+	}
+	c.pump()
+}
+
+// pump reads and presents until the socket is drained, the handler pauses, or
+// the turn's share is used up.
+func (c *Conn) pump() {
+	for range readsPerTurn {
+		if c.flags&(dead|paused|connecting) != 0 {
+			return
+		}
+		if c.splice != nil {
+			if !c.spliceOn() {
+				return
+			}
+			continue
+		}
+		if !c.readOnce() {
+			return
+		}
+	}
+	if c.flags&(dead|paused) == 0 {
+		c.enqueue()
+	}
+}
+
+// readOnce does one read and presents its bytes behind the kept ones. It
+// reports whether another could give more.
+func (c *Conn) readOnce() bool {
+	w := c.w
+	k, got := len(c.carry), 0
+	if c.flags&readable != 0 && c.flags&eof == 0 && k <= maxCarry {
+		n, e := sysRead(c.fd, w.in[k:k+readSize])
+		switch {
+		case e == unix.EAGAIN:
+			c.flags &^= readable | hup
+			if c.werr != 0 {
+				c.fail(c.werr)
+				return false
+			}
+		case e == unix.EINTR:
+			return true
+		case e != 0:
+			c.fail(e)
+			return false
+		case n == 0:
+			c.flags |= eof
+			c.flags &^= readable
+		default:
+			got = n
+			if n < readSize && c.flags&hup == 0 {
+				c.flags &^= readable // edge-triggered: a short read drained it
+			}
+		}
+	}
+	if got == 0 && c.flags&(present|eof) == 0 {
+		return false
+	}
+	c.flags &^= present
+	if c.flags&closing != 0 {
+		return c.discard()
+	}
+	if k+got > 0 {
+		copy(w.in, c.carry)
+		c.dropCarry()
+		c.deliver(w.in[:k+got])
+	}
+	c.deliverEOF()
+	return c.flags&eof == 0 && c.flags&readable != 0 && k <= maxCarry || c.flags&present != 0
+}
+
+// discard is reading after CloseWhenFlushed: only the end is of interest.
+func (c *Conn) discard() bool {
+	c.dropCarry()
+	if c.flags&eof != 0 {
+		c.touch()
+		return false
+	}
+	return c.flags&readable != 0
+}
+
+func (c *Conn) dropCarry() {
+	if c.carry != nil {
+		c.w.buffers.give(c.carry)
+		c.carry = nil
+	}
+}
+
+// deliver opens records if there is a layer, and hands plaintext over. b begins
+// with the c.plain bytes that were plaintext before.
+func (c *Conn) deliver(b []byte) {
+	var err error
+	data, rest := b, []byte(nil)
+	fresh := len(b) - c.plain
+	if c.layer != nil {
+		var p []byte
+		var used int
+		wire := b[c.plain:]
+		p, used, err = c.layer.Open(wire)
+		data, rest = b[:c.plain+len(p)], wire[used:]
+		fresh = len(p)
+	}
+	c.rx += uint64(fresh)
+	for layer := c.layer; len(data) > 0; {
+		h := c.h
+		data = data[h.OnData(c, data):]
+		if c.flags&dead != 0 {
+			return
+		}
+		if c.layer != layer { // set by the handler: what is left is wire bytes
+			c.keep(data, rest)
+			c.plain = 0
+			return
+		}
+		if c.h == h || c.flags&paused != 0 {
+			break
+		}
+		c.flags &^= present
+	}
+	c.keep(data, rest)
+	c.plain = len(data)
+	switch {
+	case err == io.EOF:
+		c.flags |= eof
+	case err != nil:
+		c.out, c.outOff = c.out[:0], 0
+		c.wire = c.layer.SealClose(c.wire)
+		c.writeWire()
+		c.fail(err)
+	}
+}
+
+// keep stores what a handler left. The bytes lie in the shared read buffer.
+func (c *Conn) keep(plain, wire []byte) {
+	n := len(plain) + len(wire)
+	if n == 0 {
+		return
+	}
+	b := c.w.buffers.take(n)
+	c.carry = append(append(b, plain...), wire...)
+}
+
+func (c *Conn) deliverEOF() {
+	if c.flags&eof == 0 || c.flags&(eofTold|dead|paused) != 0 || c.flags&present != 0 {
+		return
+	}
+	if c.werr != 0 {
+		c.fail(c.werr)
+		return
+	}
+	c.flags |= eofTold
+	c.h.OnEOF(c)
+}
+
+// fail closes the socket because of err; the handler learns it later in the turn.
+func (c *Conn) fail(err error) {
+	if c.flags&dead != 0 {
+		return
+	}
+	c.err = err
+	c.release()
+}
+
+// Close closes the socket at once, dropping pending output. OnClose follows
+// later in the turn.
+func (c *Conn) Close() {
+	if c.flags&dead == 0 {
+		c.err = nil
+		c.release()
+	}
+}
+
+// Abort closes at once with RST.
+func (c *Conn) Abort() {
+	if c.flags&dead == 0 {
+		resetOnClose(c.fd)
+		c.Close()
+	}
+}
+
+func (c *Conn) release() {
+	w := c.w
+	c.w.Stop(&c.timer)
+	c.unsplice()
+	if c.feeder != nil {
+		c.feeder.enqueue()
+		c.feeder = nil
+	}
+	w.fds[c.fd] = entry{}
+	sysClose(c.fd)
+	w.conns--
+	c.flags |= dead
+	c.dropCarry()
+	c.dropOut()
+	c.touch()
+}

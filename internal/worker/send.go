@@ -1,0 +1,291 @@
+package worker
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	grabSize  = 16 << 10
+	flushAt   = 64 << 10 // output is written before the turn ends when it is this long
+	sealSpace = 128 << 10
+)
+
+// Grab gives the output buffer to append to; Put stores it back longer. It is
+// flushed at the end of the turn, or earlier when it is long. Nothing else may
+// be done with c between the two. On a closed Conn the bytes go nowhere.
+func (c *Conn) Grab() []byte {
+	if c.out == nil {
+		c.out = c.w.buffers.take(grabSize)
+	}
+	return c.out
+}
+
+// Put stores the buffer of Grab back.
+func (c *Conn) Put(b []byte) {
+	if cap(b) > cap(c.out) {
+		c.w.buffers.give(c.out) // append moved it
+	}
+	c.out = b
+	c.wrote()
+}
+
+// Write appends a copy of p to the output.
+func (c *Conn) Write(p []byte) {
+	b := c.Grab()
+	if need := len(b) + len(p); need > cap(b) {
+		nb := append(c.w.buffers.take(need), b...)
+		c.w.buffers.give(b)
+		b = nb
+	}
+	c.out = append(b, p...)
+	c.wrote()
+}
+
+// WriteNow writes p at once if nothing is pending before it, and keeps a copy
+// of what the kernel doesn't take.
+func (c *Conn) WriteNow(p []byte) {
+	const wait = blocked | connecting | dead | closing | finSent
+	if len(p) == 0 || c.layer != nil || c.Pending() > 0 || c.flags&wait != 0 || c.werr != 0 {
+		c.Write(p)
+		return
+	}
+	n, e := sysWrite(c.fd, p)
+	if e != 0 {
+		n = 0
+		if e != unix.EAGAIN {
+			c.writeFailed(e)
+			return
+		}
+	}
+	c.tx += uint64(n)
+	if n < len(p) {
+		c.flags |= blocked
+		c.Write(p[n:])
+	}
+}
+
+func (c *Conn) wrote() {
+	if c.flags&(dead|finSent) != 0 || c.werr != 0 {
+		c.dropOut()
+		return
+	}
+	n := c.Pending()
+	if n >= flushAt && c.flags&(blocked|connecting) == 0 {
+		c.writeOut()
+		n = c.Pending()
+	}
+	if n >= HighWater {
+		c.flags |= above
+	}
+	c.touch()
+}
+
+// Pending is how many output bytes the kernel hasn't taken.
+func (c *Conn) Pending() int {
+	return len(c.out) - c.outOff + len(c.wire) - c.wirOff
+}
+
+// ShutdownWrite sends FIN (close_notify before it, with a Layer) after what is pending.
+func (c *Conn) ShutdownWrite() {
+	c.flags |= finAfter
+	c.touch()
+}
+
+// CloseWhenFlushed sends what is pending, then FIN, and closes when the peer
+// does, at the latest after the linger time (1 s, see SetLinger): closing with
+// unread bytes would send RST and may destroy the response on its way.
+func (c *Conn) CloseWhenFlushed() {
+	c.flags |= closing | finAfter
+	c.flags &^= paused
+	c.touch()
+}
+
+// SetLinger sets how long CloseWhenFlushed waits for the peer; 0: not at all.
+func (c *Conn) SetLinger(d time.Duration) { c.linger = d }
+
+// touch puts c on the list of what is settled at the end of the turn.
+func (c *Conn) touch() {
+	if c.flags&inDirty == 0 {
+		c.flags |= inDirty
+		c.w.dirty = append(c.w.dirty, c)
+	}
+}
+
+// settle is the end of a turn for a conn that has something to write or tell.
+func (c *Conn) settle() {
+	if c.flags&dead != 0 {
+		c.tell()
+		return
+	}
+	if c.flags&connecting != 0 {
+		return
+	}
+	if c.flags&blocked == 0 && c.Pending() > 0 {
+		c.writeOut()
+	}
+	n := c.Pending()
+	if n == 0 && c.flags&(finAfter|blocked) == finAfter {
+		c.finish()
+	}
+	if c.flags&dead != 0 {
+		return // told in the next round
+	}
+	if c.flags&above != 0 && n <= LowWater {
+		c.flags &^= above
+		c.h.OnDrain(c)
+	}
+}
+
+// tell makes the last call to the handler.
+func (c *Conn) tell() {
+	if c.flags&told != 0 {
+		return
+	}
+	c.flags |= told
+	if c.flags&connecting != 0 {
+		if c.err != nil {
+			c.h.OnConnect(c, c.err)
+		}
+		return
+	}
+	c.h.OnClose(c, c.err)
+}
+
+// finish sends FIN once everything pending is out, and closes if that is wanted.
+func (c *Conn) finish() {
+	if c.flags&finSent == 0 && c.werr == 0 {
+		if c.layer != nil && c.flags&closeSealed == 0 {
+			c.flags |= closeSealed
+			c.wire = c.layer.SealClose(c.w.buffers.take(64))
+			if !c.writeWire() {
+				return
+			}
+		}
+		c.flags |= finSent
+		sysShutdown(c.fd)
+	}
+	if c.flags&closing == 0 {
+		return
+	}
+	if c.flags&eof != 0 || c.linger == 0 || c.werr != 0 {
+		c.Close()
+		return
+	}
+	if !c.timer.Active() {
+		c.timer.Fire = c.Close
+		c.w.Start(&c.timer, c.linger)
+		c.enqueue()
+	}
+}
+
+// writeOut writes pending bytes until they are gone or the kernel is full.
+func (c *Conn) writeOut() {
+	if !c.writeWire() || c.outOff == len(c.out) {
+		return
+	}
+	if c.layer != nil {
+		c.writeSealed()
+		return
+	}
+	for c.outOff < len(c.out) {
+		n, e := sysWrite(c.fd, c.out[c.outOff:])
+		if e == unix.EINTR {
+			continue
+		}
+		if e != 0 {
+			c.notWritten(e)
+			return
+		}
+		c.outOff += n
+		c.tx += uint64(n)
+	}
+	c.w.buffers.give(c.out)
+	c.out, c.outOff = nil, 0
+}
+
+// writeSealed seals pending plaintext in the shared buffer and writes it.
+func (c *Conn) writeSealed() {
+	w := c.w
+	if w.seal == nil {
+		w.seal = make([]byte, 0, sealSpace)
+	}
+	for c.outOff < len(c.out) {
+		p := c.out[c.outOff:min(len(c.out), c.outOff+flushAt)]
+		b := c.layer.Seal(w.seal[:0], p)
+		c.outOff += len(p)
+		c.tx += uint64(len(p))
+		n, e := sysWrite(c.fd, b)
+		if e != 0 {
+			n = 0
+		}
+		if n < len(b) {
+			c.wire, c.wirOff = append(w.buffers.take(len(b)-n), b[n:]...), 0
+			if e == 0 {
+				e = unix.EAGAIN
+			}
+			c.notWritten(e)
+			break
+		}
+	}
+	if c.outOff >= len(c.out) {
+		w.buffers.give(c.out)
+		c.out, c.outOff = nil, 0
+	}
+}
+
+// writeWire writes sealed bytes and reports whether all are out.
+func (c *Conn) writeWire() bool {
+	for c.wirOff < len(c.wire) {
+		n, e := sysWrite(c.fd, c.wire[c.wirOff:])
+		if e == unix.EINTR {
+			continue
+		}
+		if e != 0 {
+			c.notWritten(e)
+			return false
+		}
+		c.wirOff += n
+	}
+	if c.wire != nil {
+		c.w.buffers.give(c.wire)
+		c.wire, c.wirOff = nil, 0
+	}
+	return true
+}
+
+func (c *Conn) notWritten(e unix.Errno) {
+	if e != unix.EAGAIN {
+		c.writeFailed(e)
+		return
+	}
+	c.flags |= blocked
+	if c.outOff > len(c.out)/2 {
+		c.out = c.out[:copy(c.out, c.out[c.outOff:])]
+		c.outOff = 0
+	}
+}
+
+// writeFailed gives output up but reads on: a peer that answered and closed,
+// not waiting for our bytes, has its answer in the receive queue still.
+func (c *Conn) writeFailed(e unix.Errno) {
+	c.werr = e
+	c.dropOut()
+	if c.flags&(paused|closing|eof) != 0 {
+		c.fail(e)
+		return
+	}
+	c.flags |= readable | hup
+	c.requeue()
+}
+
+func (c *Conn) dropOut() {
+	if c.out != nil {
+		c.w.buffers.give(c.out)
+	}
+	if c.wire != nil {
+		c.w.buffers.give(c.wire)
+	}
+	c.out, c.wire, c.outOff, c.wirOff = nil, nil, 0, 0
+}

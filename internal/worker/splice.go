@@ -1,0 +1,159 @@
+package worker
+
+import "golang.org/x/sys/unix"
+
+const (
+	pipesKept  = 32      // idle pipes a worker keeps
+	pipesMax   = 64      // pipes a worker may have in use; beyond it relays copy
+	spliceSize = 1 << 20 // asked for at once; the pipe's size bounds it
+	pipeSize   = 256 << 10
+)
+
+// pipe is a kernel pipe that holds n bytes.
+type pipe struct{ r, w, n int }
+
+type pipePool struct {
+	idle []*pipe
+	out  int
+}
+
+func (p *pipePool) take() *pipe {
+	if k := len(p.idle); k > 0 {
+		x := p.idle[k-1]
+		p.idle = p.idle[:k-1]
+		p.out++
+		return x
+	}
+	if p.out >= pipesMax {
+		return nil
+	}
+	var f [2]int
+	if unix.Pipe2(f[:], unix.O_NONBLOCK|unix.O_CLOEXEC) != nil {
+		return nil
+	}
+	unix.FcntlInt(uintptr(f[1]), unix.F_SETPIPE_SZ, pipeSize) // refused beyond the user's quota: the default size does
+	p.out++
+	return &pipe{r: f[0], w: f[1]}
+}
+
+func (p *pipePool) give(x *pipe) {
+	p.out--
+	if x.n == 0 && len(p.idle) < pipesKept {
+		p.idle = append(p.idle, x)
+		return
+	}
+	sysClose(x.r)
+	sysClose(x.w)
+}
+
+func (p *pipePool) close() {
+	for _, x := range p.idle {
+		sysClose(x.r)
+		sysClose(x.w)
+	}
+	p.idle = nil
+}
+
+// splice is a direction that bypasses user space.
+type splice struct {
+	to *Conn
+	p  *pipe
+}
+
+// Splice moves what arrives on c to dst inside the kernel, until c has nothing
+// more to read; then OnData gets bytes again. It reports false, changing
+// nothing, if that isn't possible: a layer, kept bytes, pending output, or no
+// pipe to be had. Called from OnData, the caller must have consumed all bytes.
+func (c *Conn) Splice(dst *Conn) bool {
+	if c.layer != nil || dst.layer != nil || dst.Pending() > 0 || c.splice != nil || dst.feeder != nil {
+		return false
+	}
+	if c.flags&(dead|eof) != 0 || dst.flags&(dead|finAfter|connecting|blocked) != 0 || dst.werr != 0 {
+		return false
+	}
+	p := c.w.pipes.take()
+	if p == nil {
+		return false
+	}
+	c.splice = &splice{to: dst, p: p}
+	dst.feeder = c
+	c.enqueue()
+	return true
+}
+
+// Splicing reports whether Splice is at work on c.
+func (c *Conn) Splicing() bool { return c.splice != nil }
+
+func (c *Conn) unsplice() {
+	s := c.splice
+	if s == nil {
+		return
+	}
+	c.splice = nil
+	if s.to.feeder == c {
+		s.to.feeder = nil
+	}
+	c.w.pipes.give(s.p)
+}
+
+// spliceOn moves one pipe's worth and reports whether there may be more.
+func (c *Conn) spliceOn() bool {
+	s := c.splice
+	to := s.to
+	if to.flags&dead != 0 || to.werr != 0 {
+		c.unsplice()
+		c.flags |= readable
+		return true
+	}
+	if s.p.n > 0 {
+		return c.spliceOut()
+	}
+	if c.flags&readable == 0 {
+		c.unsplice()
+		return false
+	}
+	n, e := sysSplice(c.fd, s.p.w, spliceSize)
+	switch {
+	case e == unix.EAGAIN:
+		c.flags &^= readable | hup
+		c.unsplice()
+		return false
+	case e == unix.EINTR:
+		return true
+	case e != 0:
+		c.fail(e)
+		return false
+	case n == 0:
+		c.unsplice() // end of file: the ordinary read sees it and tells
+		return true
+	}
+	s.p.n += n
+	c.rx += uint64(n)
+	return c.spliceOut()
+}
+
+func (c *Conn) spliceOut() bool {
+	s := c.splice
+	to := s.to
+	for s.p.n > 0 {
+		if to.flags&blocked != 0 {
+			return false
+		}
+		n, e := sysSplice(s.p.r, to.fd, s.p.n)
+		switch {
+		case e == unix.EAGAIN:
+			to.flags |= blocked
+			return false
+		case e == unix.EINTR:
+		case e != 0:
+			c.unsplice() // closes the pipe, which isn't empty
+			to.writeFailed(e)
+			c.flags |= readable
+			return true
+		default:
+			s.p.n -= n
+			to.tx += uint64(n)
+		}
+	}
+	return true
+}

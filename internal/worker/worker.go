@@ -1,0 +1,310 @@
+// Package worker is the event loop of the data path: one goroutine with its own
+// epoll instance, timers, mailbox and buffers, which owns every socket it
+// accepts or dials. It moves bytes and knows no protocol: engines and relays
+// implement Handler, TLS implements Layer. listener and upstream build on it.
+//
+// Everything but Post is called on the worker's own goroutine only; a Conn never
+// changes its worker. A turn is: wait, read what is ready and hand it to the
+// handlers, mailbox, timers, deferred calls, flush. Nothing here blocks, locks
+// (the mailbox apart) or, in steady state, allocates.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	eventsPerTurn = 512
+	readSize      = 64 << 10  // one read of one socket
+	maxCarry      = 192 << 10 // bytes a handler may leave unconsumed before its socket is not read any more
+	readsPerTurn  = 16        // of one socket: fairness
+	flushRounds   = 8         // flush, tell OnDrain, flush what that wrote, ...
+	stallLogEvery = time.Second
+)
+
+// Options of a Worker.
+type Options struct {
+	Index int
+	// VisibleWait makes every wait one that the Go scheduler knows of; see wait.go.
+	VisibleWait bool
+	Log         *slog.Logger // nil: silent
+	// StallLimit logs turns longer than that, with the last Stage; 0 is off.
+	StallLimit time.Duration
+}
+
+// Worker is one event loop. See the package comment for what may be called from where.
+type Worker struct {
+	opts     Options
+	ep, efd  int
+	events   []unix.EpollEvent
+	fds      []entry
+	gen      int32
+	in       []byte // shared read buffer: carried bytes, then what a read gave
+	seal     []byte // shared buffer for sealed records
+	scratch  []byte
+	buffers  bufferPool
+	pipes    pipePool
+	mail     mailbox
+	wheel    wheel
+	deferred *Deferred
+	lastDef  *Deferred
+	dirty    []*Conn // have output, or a close or drain to report
+	again    []*Conn // have bytes to present or a read budget that ran out
+	spareA   []*Conn
+	spareD   []*Conn
+	base     time.Time
+	wall     time.Time
+	now      int64
+	stage    string
+	lastLog  int64
+	stalls   uint64
+	conns    int
+	accepts  AcceptCounters
+}
+
+// entry is what a descriptor belongs to. gen tells a reused descriptor's events
+// from those of its predecessor, which epoll may still hold in the same batch.
+type entry struct {
+	conn *Conn
+	lis  *Listening
+	gen  int32
+}
+
+// New makes a worker's epoll instance and eventfd. It starts nothing: Run does.
+func New(o Options) (*Worker, error) {
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making epoll instance: %w", err)
+	}
+	efd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		unix.Close(ep)
+		return nil, fmt.Errorf("making eventfd: %w", err)
+	}
+	w := &Worker{
+		opts: o, ep: ep, efd: efd,
+		events: make([]unix.EpollEvent, eventsPerTurn),
+		in:     make([]byte, maxCarry+readSize),
+		base:   time.Now(),
+	}
+	if o.Log == nil {
+		w.opts.Log = slog.New(slog.DiscardHandler)
+	}
+	w.wheel.init()
+	w.tick()
+	if e := epollCtl(ep, unix.EPOLL_CTL_ADD, efd, unix.EPOLLIN, 0); e != 0 {
+		unix.Close(ep)
+		unix.Close(efd)
+		return nil, fmt.Errorf("watching eventfd: %w", e)
+	}
+	return w, nil
+}
+
+// Index is the worker's number, from 0.
+func (w *Worker) Index() int { return w.opts.Index }
+
+// Now is a monotonic clock in nanoseconds, read once a turn.
+func (w *Worker) Now() int64 { return w.now }
+
+// Wall is the wall clock of this turn.
+func (w *Worker) Wall() time.Time { return w.wall }
+
+// Conns is the number of open connections, accepted and dialed.
+func (w *Worker) Conns() int { return w.conns }
+
+// Stalls is the number of turns that took longer than Options.StallLimit.
+func (w *Worker) Stalls() uint64 { return w.stalls }
+
+// Stage names what runs now; a stall's log line carries the last name given.
+func (w *Worker) Stage(name string) { w.stage = name }
+
+// Scratch is a 64 KiB buffer for whoever asks, valid until the next Scratch.
+func (w *Worker) Scratch() []byte {
+	if w.scratch == nil {
+		w.scratch = make([]byte, 64<<10)
+	}
+	return w.scratch
+}
+
+// Take lends a buffer of at least n bytes capacity and length 0 from the
+// worker's pool; Give returns it.
+func (w *Worker) Take(n int) []byte { return w.buffers.take(n) }
+
+// Give returns a buffer of Take to the pool. It must not be used afterwards.
+func (w *Worker) Give(b []byte) { w.buffers.give(b) }
+
+// Deferred is a call at the end of a turn. It is intrusive: its owner embeds it
+// and sets Run once.
+type Deferred struct {
+	Run    func()
+	next   *Deferred
+	queued bool
+}
+
+// Later runs d.Run at the end of this turn, before output is flushed. A second
+// Later before that changes nothing.
+func (w *Worker) Later(d *Deferred) {
+	if d.queued {
+		return
+	}
+	d.queued, d.next = true, nil
+	if w.deferred == nil {
+		w.deferred = d
+	} else {
+		w.lastDef.next = d
+	}
+	w.lastDef = d
+}
+
+// Run is the loop. It returns when ctx ends, after closing every socket of the
+// worker; handlers are not told. Run may be called once.
+func (w *Worker) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { w.Post(func() {}) })
+	defer stop()
+	defer w.closeAll()
+	for ctx.Err() == nil {
+		n, err := w.wait()
+		if err != nil {
+			return fmt.Errorf("waiting for events: %w", err)
+		}
+		w.turn(n)
+	}
+	return nil
+}
+
+func (w *Worker) turn(n int) {
+	w.tick()
+	w.stage = "read"
+	w.presentAgain()
+	for i := 0; i < n; i++ {
+		w.dispatch(&w.events[i])
+	}
+	w.stage = "mailbox"
+	w.runMail()
+	w.stage = "timers"
+	w.wheel.advance(w.now)
+	w.runDeferred()
+	w.stage = "flush"
+	w.flush()
+	if w.opts.StallLimit > 0 {
+		w.noteStall()
+	}
+}
+
+func (w *Worker) tick() {
+	w.wall = time.Now()
+	w.now = int64(w.wall.Sub(w.base))
+}
+
+func (w *Worker) noteStall() {
+	d := int64(time.Since(w.base)) - w.now
+	if d <= int64(w.opts.StallLimit) {
+		return
+	}
+	w.stalls++
+	if w.now-w.lastLog >= int64(stallLogEvery) || w.lastLog == 0 {
+		w.lastLog = w.now
+		w.opts.Log.Warn("worker turn was slow", "worker", w.opts.Index, "took", time.Duration(d), "stage", w.stage)
+	}
+}
+
+func (w *Worker) dispatch(ev *unix.EpollEvent) {
+	fd := int(ev.Fd)
+	if fd == w.efd {
+		w.mail.drain(fd)
+		return
+	}
+	if fd >= len(w.fds) || w.fds[fd].gen != ev.Pad {
+		return
+	}
+	switch e := &w.fds[fd]; {
+	case e.conn != nil:
+		e.conn.event(ev.Events)
+	case e.lis != nil:
+		e.lis.acceptMany()
+	}
+}
+
+func (w *Worker) runDeferred() {
+	for d := w.deferred; d != nil; d = w.deferred {
+		w.deferred = d.next
+		d.queued, d.next = false, nil
+		d.Run()
+	}
+}
+
+// presentAgain gives bytes that a handler left, or could not be read for
+// fairness, another turn.
+func (w *Worker) presentAgain() {
+	if len(w.again) == 0 {
+		return
+	}
+	list := w.again
+	w.again = w.spareA[:0]
+	for i, c := range list {
+		list[i] = nil
+		c.flags &^= inAgain
+		c.pump()
+	}
+	w.spareA = list[:0]
+}
+
+// flush writes the output of the turn and reports closes and drains. What
+// those calls write is flushed too, but not without end.
+func (w *Worker) flush() {
+	for round := 0; round < flushRounds && (len(w.dirty) > 0 || len(w.again) > 0 || w.deferred != nil); round++ {
+		list := w.dirty
+		w.dirty = w.spareD[:0]
+		for i, c := range list {
+			list[i] = nil
+			c.flags &^= inDirty
+			c.settle()
+		}
+		w.spareD = list[:0]
+		if round < flushRounds-1 {
+			w.presentAgain()
+			w.runDeferred()
+		}
+	}
+}
+
+// busy reports whether the next turn must not wait.
+func (w *Worker) busy() bool {
+	return len(w.dirty) > 0 || len(w.again) > 0 || w.deferred != nil || w.mail.waiting.Load()
+}
+
+func (w *Worker) register(fd int, e entry, events uint32) error {
+	for len(w.fds) <= fd {
+		w.fds = append(w.fds, make([]entry, max(256, len(w.fds)))...)
+	}
+	w.gen++
+	e.gen = w.gen
+	w.fds[fd] = e
+	if en := epollCtl(w.ep, unix.EPOLL_CTL_ADD, fd, events, e.gen); en != 0 {
+		w.fds[fd] = entry{}
+		return fmt.Errorf("watching socket: %w", en)
+	}
+	return nil
+}
+
+func (w *Worker) closeAll() {
+	for fd := range w.fds {
+		if e := &w.fds[fd]; e.conn != nil || e.lis != nil {
+			*e = entry{}
+			unix.Close(fd)
+		}
+	}
+	w.pipes.close()
+	w.mail.close()
+	unix.Close(w.ep)
+	unix.Close(w.efd)
+}
+
+// ErrConnectTimeout is given to OnConnect when DialOptions.Timeout ran out.
+var ErrConnectTimeout = errors.New("connection timeout")

@@ -1,0 +1,129 @@
+// Package downstream is what a listener knows of an accepted connection when it
+// hands it to the terminal of its filter chain: httpproxy, tcpproxy, or one of
+// the small ones. It is data and one interface, so that terminals and the
+// listener needn't import each other's code: listener imports the terminals,
+// they import this.
+package downstream
+
+import (
+	"crypto/x509"
+	"net/netip"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/worker"
+)
+
+// Terminal takes connections of one filter chain over. Serve is called once a
+// connection, on its worker, after the chain's other network filters let it
+// through. It must call Conn.SetHandler, whose handler is then given the bytes
+// read so far, and call Connection.Gone from that handler's OnClose.
+type Terminal interface {
+	Serve(c *Connection)
+}
+
+// Connection is an accepted connection. It belongs to its worker's goroutine.
+type Connection struct {
+	Conn     *worker.Conn
+	Listener *config.Listener
+	Chain    *config.FilterChain // chosen when the connection came; never changes
+
+	// Src is the client: of the PROXY header if there was one, else DirectSrc.
+	Src netip.AddrPort
+	// DirectSrc is the socket's peer. Both are zero on a Unix socket.
+	DirectSrc netip.AddrPort
+	// Dst is where the client meant to go: the restored original destination or
+	// the PROXY header's, else Local.
+	Dst      netip.AddrPort
+	Local    netip.AddrPort // the socket's own address
+	Restored bool           // Dst is not Local
+
+	// What the inspectors saw; empty when they didn't run or found nothing.
+	Transport string   // "tls", "raw_buffer" or ""
+	SNI       string   // lower-case
+	Protocols []string // offered by ALPN, or the HTTP version http_inspector saw
+
+	TLS *TLS // nil: not TLS
+
+	// ID numbers the process's connections (%CONNECTION_ID%).
+	ID    uint64
+	Start int64     // Worker.Now at accept
+	Began time.Time // wall clock at accept
+
+	// Dynamic is dynamic metadata that listener and network filters set, by name
+	// space; nil when there is none.
+	Dynamic config.Metadata
+	// PeerMetadata is what istio.metadata_exchange received; nil: nothing.
+	PeerMetadata map[string]string
+	// Cluster overrides the terminal's (sni_cluster); "" doesn't.
+	Cluster string
+
+	// Termination is %CONNECTION_TERMINATION_DETAILS%, TransportFailure
+	// %DOWNSTREAM_TRANSPORT_FAILURE_REASON%; "" when there is none.
+	Termination      string
+	TransportFailure string
+
+	// OnDrain, set by the terminal in Serve, is called when the chain or the
+	// listener begins to drain: let the client go soon (GOAWAY, connection:
+	// close). A connection still there at the end of the drain time is closed
+	// with Conn.CloseWhenFlushed, or by OnDrainEnd if that is set. nil: only that.
+	OnDrain    func()
+	OnDrainEnd func()
+	// Draining is set before OnDrain is called, and at Serve if it began earlier.
+	Draining bool
+
+	// Released is the listener's; terminals call Gone.
+	Released func(c *Connection)
+	gone     bool
+}
+
+// Gone tells the listener that the connection is over. It is safe to call twice.
+func (c *Connection) Gone() {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	if c.Released != nil {
+		c.Released(c)
+	}
+}
+
+// TLS is the outcome of a downstream handshake. It is immutable once the
+// terminal sees it.
+type TLS struct {
+	Version  uint16 // crypto/tls numbers
+	Cipher   uint16
+	SNI      string
+	ALPN     string // agreed protocol, "" if none
+	Resumed  bool
+	Session  string              // hex id, %DOWNSTREAM_TLS_SESSION_ID%
+	Peer     []*x509.Certificate // leaf first; nil: the client sent none
+	Verified bool                // Peer was checked and is trusted
+
+	// Of the peer's leaf; empty without one.
+	PeerURIs, PeerDNS []string
+	PeerSubject       string // RFC 2253, as Envoy prints it
+	PeerIssuer        string
+	PeerSerial        string // hex
+	PeerHash          string // hex SHA-256 of the DER
+
+	// Of our certificate.
+	LocalURIs, LocalDNS []string
+	LocalSubject        string
+}
+
+// PeerURI is the peer's first URI SAN (its SPIFFE id in a mesh), or "".
+func (t *TLS) PeerURI() string {
+	if t == nil || len(t.PeerURIs) == 0 {
+		return ""
+	}
+	return t.PeerURIs[0]
+}
+
+// LocalURI is our first URI SAN, or "".
+func (t *TLS) LocalURI() string {
+	if t == nil || len(t.LocalURIs) == 0 {
+		return ""
+	}
+	return t.LocalURIs[0]
+}
