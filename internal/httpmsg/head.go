@@ -11,10 +11,14 @@ type Head struct {
 	fields []field
 	first  [numIDs]uint16 // index+1 of the first live field of a known name
 
-	method, path, authority, scheme, protocol span
-	Status                                    int
-	Major, Minor                              uint8 // of the message as received
-	live                                      int
+	cases []uint64 // per field, when NoteCase was used: bit i = byte i of the name came in upper case
+
+	method, path, authority, scheme, protocol, reason span
+	Status                                            int
+	Major, Minor                                      uint8 // of the message as received
+	hasAuthority                                      bool
+	hostCase                                          uint64
+	live                                              int
 }
 
 type span struct{ off, n uint32 }
@@ -30,9 +34,11 @@ type field struct {
 func (h *Head) Reset() {
 	h.buf = h.buf[:0]
 	h.fields = h.fields[:0]
+	h.cases = h.cases[:0]
 	h.first = [numIDs]uint16{}
-	h.method, h.path, h.authority, h.scheme, h.protocol = span{}, span{}, span{}, span{}, span{}
+	h.method, h.path, h.authority, h.scheme, h.protocol, h.reason = span{}, span{}, span{}, span{}, span{}, span{}
 	h.Status, h.Major, h.Minor, h.live = 0, 0, 0, 0
+	h.hasAuthority, h.hostCase = false, 0
 }
 
 func (h *Head) at(s span) []byte { return h.buf[s.off : s.off+s.n : s.off+s.n] }
@@ -72,7 +78,17 @@ func (h *Head) SetMethod(b []byte) { h.method = h.put(b) }
 func (h *Head) SetPath(b []byte) { h.path = h.put(b) }
 
 // SetAuthority sets :authority.
-func (h *Head) SetAuthority(b []byte) { h.authority = h.put(b) }
+func (h *Head) SetAuthority(b []byte) { h.authority, h.hasAuthority = h.put(b), true }
+
+// HasAuthority tells an empty authority from none.
+func (h *Head) HasAuthority() bool { return h.hasAuthority }
+
+// Reason is the reason phrase of an HTTP/1 response, kept only when the engine
+// was asked to forward it.
+func (h *Head) Reason() []byte { return h.at(h.reason) }
+
+// SetReason sets the reason phrase; empty means the standard one.
+func (h *Head) SetReason(b []byte) { h.reason = h.put(b) }
 
 // SetScheme sets :scheme.
 func (h *Head) SetScheme(b []byte) { h.scheme = h.put(b) }
@@ -241,7 +257,7 @@ func (h *Head) SetValueAt(i int, value []byte) { h.fields[i].value = h.put(value
 
 // CopyFrom makes h an independent copy of o.
 func (h *Head) CopyFrom(o *Head) {
-	buf, fields := append(h.buf[:0], o.buf...), append(h.fields[:0], o.fields...)
+	buf, fields, cases := append(h.buf[:0], o.buf...), append(h.fields[:0], o.fields...), append(h.cases[:0], o.cases...)
 	*h = *o
-	h.buf, h.fields = buf, fields
+	h.buf, h.fields, h.cases = buf, fields, cases
 }

@@ -1,0 +1,123 @@
+package h1
+
+import (
+	"bytes"
+
+	"sluice/internal/httpmsg"
+)
+
+// section parses the field lines of a head or of trailers, as they arrive.
+type section struct {
+	h       *httpmsg.Head
+	o       *Options
+	request bool
+	trailer bool
+	target  bool // the request target gave the authority, so Host doesn't count
+	scanned int  // bytes of the unfinished line already looked at
+}
+
+// fields takes the complete lines at the front of b; done means that the empty
+// line came, n is how many bytes were taken.
+func (s *section) fields(b []byte) (n int, done bool, f fault) {
+	for n < len(b) {
+		line := b[n:]
+		if line[0] == '\r' {
+			if len(line) < 2 {
+				return n, false, noFault
+			}
+			if line[1] != '\n' {
+				return n, false, codecError
+			}
+			return n + 2, true, noFault
+		}
+		name := spanOf(line, isToken)
+		if name == len(line) {
+			return n, false, s.tooLong(name)
+		}
+		if name == 0 || line[name] != ':' {
+			return n, false, codecError // also a folded line, and a space before the colon
+		}
+		end, f := lineEnd(line, max(name+1, s.scanned))
+		if f != noFault {
+			return n, false, f
+		}
+		if end < 0 {
+			if s.scanned = max(name+1, len(line)-1); line[len(line)-1] != '\r' {
+				s.scanned = len(line)
+			}
+			return n, false, s.tooLong(len(line))
+		}
+		s.scanned = 0
+		if f := s.add(line[:name], trim(line[name+1:end])); f != noFault {
+			return n, false, f
+		}
+		n += end + 2
+	}
+	return n, false, noFault
+}
+
+func (s *section) tooLong(line int) fault {
+	if s.h.Size()+line > s.o.maxBytes(s.request) {
+		return headersTooLarge
+	}
+	return noFault
+}
+
+func (s *section) add(name, value []byte) fault {
+	h := s.h
+	if h.Size()+len(name)+len(value) > s.o.maxBytes(s.request) {
+		return headersTooLarge
+	}
+	if s.o.Underscores != UnderscoresAllow && s.request && bytes.IndexByte(name, '_') >= 0 {
+		return s.underscore()
+	}
+	if s.request && !s.trailer && len(name) == 4 && fold(name, "host") {
+		return s.host(name, value)
+	}
+	if h.Len() >= s.o.maxHeaders() {
+		return tooManyHeaders
+	}
+	h.AddReceived(name, value)
+	if s.o.PreserveCase {
+		h.NoteCase(name)
+	}
+	return noFault
+}
+
+func (s *section) underscore() fault {
+	c := s.o.Counters
+	if s.o.Underscores == UnderscoresReject {
+		if c != nil {
+			c.RequestsRejectedWithUnderscoresInNames++
+		}
+		return unexpectedUnderscore
+	}
+	if c != nil {
+		c.DroppedHeadersWithUnderscores++
+	}
+	return noFault
+}
+
+// host makes Host the authority; several are joined by a comma, as Envoy does,
+// so that routing and the upstream see the same one value.
+func (s *section) host(name, value []byte) fault {
+	h := s.h
+	if spanOf(value, isHost) != len(value) {
+		return invalidAuthority
+	}
+	if h.Len() >= s.o.maxHeaders() {
+		return tooManyHeaders
+	}
+	if s.target {
+		return noFault
+	}
+	if h.HasAuthority() {
+		var room [256]byte
+		value = append(append(append(room[:0], h.Authority()...), ','), value...)
+	}
+	h.SetAuthority(value)
+	if s.o.PreserveCase {
+		h.NoteHostCase(name)
+	}
+	return noFault
+}
