@@ -49,7 +49,7 @@ type Group struct {
 	Stats  []Stat
 	Values []uint64
 	codes  []codeCount
-	Gauges func(emit func(name string, value uint64)) // computed at scrape; may be nil
+	More   func(emit func(name string, value uint64, kind Kind)) // computed at scrape; may be nil
 }
 
 type codeCount struct {
@@ -218,8 +218,8 @@ func (g *Group) collect(out []Metric) []Metric {
 		}
 		add(s.Name, g.Values[i], kind)
 	}
-	if g.Gauges != nil {
-		g.Gauges(func(name string, v uint64) { add(name, v, Gauge) })
+	if g.More != nil {
+		g.More(func(name string, v uint64, k Kind) { add(name, v, k) })
 	}
 	return g.collectCodes(out, labels)
 }
