@@ -6,6 +6,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/h1"
+	"sluice/internal/h2"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
@@ -21,12 +22,13 @@ type Local struct {
 	clusters map[string]*Cluster
 	hidden   []uint64 // counters of clusters without statistics
 	heads    *httpmsg.Pool
+	streams  *h2.Pool
 	seed     uint64
 }
 
 func newLocal(c *Clusters, i int, w *worker.Worker) *Local {
 	return &Local{all: c, index: i, worker: w, clusters: make(map[string]*Cluster), hidden: make([]uint64, len(pool.Stats())),
-		heads: &httpmsg.Pool{}, seed: uint64(i+1) * 0x9E3779B97F4A7C15}
+		heads: &httpmsg.Pool{}, streams: &h2.Pool{}, seed: uint64(i+1) * 0x9E3779B97F4A7C15}
 }
 
 // Get gives a cluster, nil when there is none of that name. The result stays
@@ -84,7 +86,7 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 		}
 	}
 	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.all.opts.Secure,
-		NextID: func() uint64 { return l.all.nextID.Add(1) }, H1: h1Options(cfg, l.heads)}
+		NextID: func() uint64 { return l.all.nextID.Add(1) }, H1: h1Options(cfg, l.heads), H2: h2Options(cfg, l.streams)}
 	if cfg.Type == config.OriginalDst {
 		c.dst = newOriginalDst(c)
 	}
@@ -107,6 +109,16 @@ func h1Options(cfg *config.Cluster, heads *httpmsg.Pool) *h1.Options {
 	return &h1.Options{MaxHeaders: cfg.MaxHeaders, MaxHeaderBytes: maxResponse(cfg), EnableTrailers: o.EnableTrailers,
 		AllowChunkedLength: o.AllowChunkedLength, SendFullyQualified: o.SendFullyQualified, ProperCase: o.ProperCase,
 		PreserveCase: o.PreserveCase, Pool: heads}
+}
+
+func h2Options(cfg *config.Cluster, p *h2.Pool) *h2.Options {
+	o := cfg.HTTP.HTTP2
+	h := h2.Options{HeaderTableSize: o.HeaderTableSize, MaxConcurrentStreams: o.MaxConcurrentStreams, InitialStreamWindow: o.InitialStreamWindow,
+		InitialConnWindow: o.InitialConnWindow, MaxHeaders: cfg.MaxHeaders, MaxHeaderBytes: maxResponse(cfg),
+		MaxOutboundFrames: o.MaxOutboundFrames, MaxOutboundControl: o.MaxOutboundControl, MaxConsecutiveEmpty: o.MaxConsecutiveEmpty,
+		MaxPriorityPerStream: o.MaxPriorityPerStream, MaxWindowUpdatePerData: o.MaxWindowUpdatePerData, AllowConnect: o.AllowConnect,
+		StreamErrorOnInvalid: o.StreamErrorOnInvalid, Pool: p}
+	return h.WithDefaults(true)
 }
 
 // maxResponse is the limit of a response head: 80 KiB unless configured.

@@ -296,4 +296,3 @@ func retryOpen(b *pool.Breakers) uint64 {
 	}
 	return 1
 }
-

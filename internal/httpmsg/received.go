@@ -84,3 +84,8 @@ func appendCased(dst, name []byte, mask uint64) []byte {
 	}
 	return dst
 }
+
+// AddKnown is Add for a caller that knows the name's ID.
+func (h *Head) AddKnown(id ID, name, value []byte) {
+	h.append(field{name: h.put(name), value: h.put(value), id: id})
+}

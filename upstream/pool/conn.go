@@ -222,7 +222,7 @@ func (c *Conn) Release(priority config.Priority) {
 	if !c.engine.Reusable() {
 		// An HTTP/1 engine that won't take another exchange closes by itself; one of
 		// HTTP/2 may only be out of streams for now.
-		if !c.http2 {
+		if h, ok := c.engine.(h2Client); !ok || !h.Usable() {
 			c.retire()
 		}
 		p.serve()
@@ -290,6 +290,7 @@ func (c *Conn) OnData(_ *worker.Conn, b []byte) int {
 		return len(b)
 	}
 	c.pool.cluster.Stats[CxRxBytes] += uint64(len(b))
+	c.engine.Flushed()
 	n, err := c.engine.Feed(b)
 	c.pool.cluster.Stats[CxRxBytes] -= uint64(len(b) - n)
 	if err != nil {
@@ -353,4 +354,10 @@ func (c *Conn) countActive() {
 	if c.streams > 0 {
 		c.pool.cluster.Stats[CxDestroyRemoteActive]++
 	}
+}
+
+// full reports an HTTP/2 connection that is only out of streams for now.
+func (c *Conn) full() bool {
+	h, ok := c.engine.(h2Client)
+	return ok && c.state == up && !c.retired && !c.wire.Dead() && h.Usable()
 }

@@ -6,12 +6,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/h1"
+	"sluice/internal/h2"
 	"sluice/internal/worker"
 )
 
 func (c *Conn) newEngine() engine {
+	if c.http2 {
+		return h2Client{h2.NewClient(c.wire, c.pool.cluster.H2)}
+	}
 	return h1.NewClient(c.wire, c.pool.cluster.H1)
 }
+
+// h2Client is an HTTP/2 client in the shape of the HTTP/1 one.
+type h2Client struct{ *h2.Client }
+
+// Reusable implements engine: there is room for a stream now.
+func (c h2Client) Reusable() bool { return c.CanOpen() }
 
 // connectReason words a failed connect as Envoy does.
 func connectReason(err error) string {

@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/h1"
+	"sluice/internal/h2"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
@@ -24,6 +25,7 @@ type Cluster struct {
 	Breakers *[2]Breakers
 	Stats    []uint64
 	H1       *h1.Options
+	H2       *h2.Options
 	Secure   SecureFunc
 	NextID   func() uint64 // connection ids
 }
@@ -151,7 +153,7 @@ func (p *Pool) Acquire(r *Request) {
 			p.attach(c, r)
 			return
 		}
-		c.retire()
+		p.discard(c)
 	}
 	b := &p.cluster.Breakers[r.Priority]
 	if !b.Pending.Allow() {
@@ -239,7 +241,7 @@ func (p *Pool) serve() {
 	for p.first != nil && len(p.ready) > 0 {
 		c := p.ready[len(p.ready)-1]
 		if !c.usable() {
-			c.retire()
+			p.discard(c)
 			continue
 		}
 		r := p.first
@@ -274,6 +276,16 @@ func (p *Pool) CloseIdle() {
 			c.retire()
 		}
 	}
+}
+
+// discard takes a connection that has no room off the ready list, for good
+// unless it is only out of streams.
+func (p *Pool) discard(c *Conn) {
+	if c.full() {
+		p.notReady(c)
+		return
+	}
+	c.retire()
 }
 
 func (p *Pool) makeReady(c *Conn) {

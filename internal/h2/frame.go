@@ -1,0 +1,116 @@
+package h2
+
+import "encoding/binary"
+
+// Frame types (RFC 9113 section 6).
+const (
+	frameData = iota
+	frameHeaders
+	framePriority
+	frameReset
+	frameSettings
+	framePush
+	framePing
+	frameGoAway
+	frameWindow
+	frameContinuation
+)
+
+// Flags.
+const (
+	flagEndStream  = 0x1
+	flagAck        = 0x1
+	flagEndHeaders = 0x4
+	flagPadded     = 0x8
+	flagPriority   = 0x20
+)
+
+// Settings.
+const (
+	settingTableSize   = 1
+	settingPush        = 2
+	settingMaxStreams  = 3
+	settingWindow      = 4
+	settingMaxFrame    = 5
+	settingConnectProt = 8
+)
+
+// Error codes (RFC 9113 section 7).
+const (
+	CodeNo          = 0
+	CodeProtocol    = 1
+	CodeInternal    = 2
+	CodeFlowControl = 3
+	CodeClosed      = 5
+	CodeFrameSize   = 6
+	CodeRefused     = 7
+	CodeCancel      = 8
+	CodeCompression = 9
+	CodeCalm        = 11
+)
+
+const (
+	frameHead = 9
+	maxFrame  = 16 << 10 // what we take, and the smallest limit a peer may have
+	maxWindow = 1<<31 - 1
+	preface   = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+)
+
+// fault is a connection error; code noGoAway means that Envoy closes without
+// saying why.
+type fault struct {
+	code   int32
+	detail string
+}
+
+const noGoAway = -1
+
+func (f *fault) Error() string { return "http2: " + f.detail }
+
+var (
+	faultPreface     = &fault{noGoAway, "bad preface"}
+	faultFrameSize   = &fault{CodeFrameSize, "frame of a wrong size"}
+	faultPadding     = &fault{CodeProtocol, "invalid padding"}
+	faultContinue    = &fault{CodeProtocol, "HEADERS and CONTINUATION out of order"}
+	faultCompression = &fault{CodeCompression, "header compression"}
+	faultStreamID    = &fault{noGoAway, "frame on a wrong stream"}
+	faultClosed      = &fault{CodeClosed, "frame on a closed stream"}
+	faultSettings    = &fault{noGoAway, "setting out of range"}
+	faultWindow      = &fault{noGoAway, "window update out of range"}
+	faultFlow        = &fault{CodeFlowControl, "connection window exceeded"}
+	faultPush        = &fault{noGoAway, "PUSH_PROMISE"}
+	faultMessage     = &fault{noGoAway, "invalid message"}
+	faultStreams     = &fault{noGoAway, "too many streams"}
+	faultOutbound    = &fault{noGoAway, "too many frames in the outbound queue"}
+	faultControl     = &fault{noGoAway, "too many control frames in the outbound queue"}
+	faultEmpty       = &fault{noGoAway, "too many empty frames"}
+	faultPriority    = &fault{noGoAway, "too many PRIORITY frames"}
+	faultUpdates     = &fault{noGoAway, "too many WINDOW_UPDATE frames"}
+	faultResets      = &fault{CodeCalm, "too many early resets"}
+	faultHeaders     = &fault{CodeCalm, "header block without end"}
+)
+
+func appendFrame(b []byte, typ, flags byte, id uint32, n int) []byte {
+	return append(b, byte(n>>16), byte(n>>8), byte(n), typ, flags, byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+}
+
+// patchLength writes the length of the frame whose head is at.
+func patchLength(b []byte, at int) {
+	n := len(b) - at - frameHead
+	b[at], b[at+1], b[at+2] = byte(n>>16), byte(n>>8), byte(n)
+}
+
+func appendSetting(b []byte, id uint16, v uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(b, id), v)
+}
+
+// unpad takes padding off a DATA or HEADERS payload.
+func unpad(flags byte, p []byte) ([]byte, *fault) {
+	if flags&flagPadded == 0 {
+		return p, nil
+	}
+	if len(p) == 0 || int(p[0]) >= len(p) {
+		return nil, faultPadding
+	}
+	return p[1 : len(p)-int(p[0])], nil
+}
