@@ -71,7 +71,7 @@ func (w *Writer) Emit(l *Log, r *Record) {
 	}
 	for i := range l.loggers {
 		g := &l.loggers[i]
-		if g.filter != nil && !w.passes(g.filter, r) {
+		if g.filter != nil && !w.Passes(g.filter, r) {
 			continue
 		}
 		line := w.line[:0]
@@ -85,18 +85,19 @@ func (w *Writer) Emit(l *Log, r *Record) {
 	}
 }
 
-func (w *Writer) passes(f *config.LogFilter, r *Record) bool {
+// Passes reports whether a filter lets r through.
+func (w *Writer) Passes(f *config.LogFilter, r *Record) bool {
 	switch f.Kind {
 	case config.LogAnd:
 		for i := range f.Sub {
-			if !w.passes(&f.Sub[i], r) {
+			if !w.Passes(&f.Sub[i], r) {
 				return false
 			}
 		}
 		return true
 	case config.LogOr:
 		for i := range f.Sub {
-			if w.passes(&f.Sub[i], r) {
+			if w.Passes(&f.Sub[i], r) {
 				return true
 			}
 		}

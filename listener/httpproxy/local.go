@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/internal/h2"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
@@ -20,6 +21,7 @@ type local struct {
 	set      *telemetry.Set
 	log      telemetry.Writer
 	heads    *httpmsg.Pool
+	streams  *h2.Pool
 	rnd      *rand.PCG
 	free     []*request
 	over     []*request // finished in this turn
@@ -35,7 +37,7 @@ type local struct {
 }
 
 func newLocal(o *Options, i int) *local {
-	l := &local{worker: o.Workers[i], index: i, clusters: o.Clusters.Local(i), set: o.Sets[i], heads: &httpmsg.Pool{},
+	l := &local{worker: o.Workers[i], index: i, clusters: o.Clusters.Local(i), set: o.Sets[i], heads: &httpmsg.Pool{}, streams: &h2.Pool{},
 		rnd: rand.NewPCG(rand.Uint64(), rand.Uint64()), groups: make(map[string]*telemetry.Group), own: o.LocalAddress}
 	l.log = telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(o.Env)}
 	l.reap.Run = l.recycle
