@@ -62,6 +62,7 @@ const (
 	closing                           // CloseWhenFlushed
 	finAfter                          // ShutdownWrite
 	finSent                           // FIN is out
+	resetAfter                        // ResetWhenFlushed
 	closeSealed                       // close_notify is in wire
 	above                             // Pending was at HighWater
 	inAgain                           // in worker.again
@@ -81,7 +82,8 @@ type Conn struct {
 	splice *splice
 	feeder *Conn // whose splice writes to this conn
 	rx, tx uint64
-	timer  Timer // connect timeout, then lingering close
+	timer  Timer // connect timeout, then flush and lingering close
+	mark   uint64
 	local  netip.AddrPort
 	remote netip.AddrPort
 	plain  int // plain bytes at the front of carry
@@ -199,6 +201,17 @@ func (c *Conn) ResumeRead() {
 		return
 	}
 	c.flags &^= paused
+	c.requeue()
+}
+
+// Unread puts a copy of p in front of what is kept, as if it had just arrived.
+func (c *Conn) Unread(p []byte) {
+	if len(p) == 0 || c.flags&dead != 0 {
+		return
+	}
+	b := append(append(c.w.buffers.take(len(p)+len(c.carry)), p...), c.carry...)
+	c.dropCarry()
+	c.carry, c.plain = b, 0
 	c.requeue()
 }
 

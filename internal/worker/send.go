@@ -10,6 +10,8 @@ const (
 	grabSize  = 16 << 10
 	flushAt   = 64 << 10 // output is written before the turn ends when it is this long
 	sealSpace = 128 << 10
+
+	flushTimeout = 10 * time.Second // without a byte taken, of a connection that closes
 )
 
 // Grab gives the output buffer to append to; Put stores it back longer. It is
@@ -95,11 +97,35 @@ func (c *Conn) ShutdownWrite() {
 
 // CloseWhenFlushed sends what is pending, then FIN, and closes when the peer
 // does, at the latest after the linger time (1 s, see SetLinger): closing with
-// unread bytes would send RST and may destroy the response on its way.
+// unread bytes would send RST and may destroy the response on its way. A peer
+// that takes no byte for flushTimeout loses the rest.
 func (c *Conn) CloseWhenFlushed() {
+	if c.flags&(closing|dead) != 0 {
+		return
+	}
 	c.flags |= closing | finAfter
 	c.flags &^= paused
+	c.timer.Fire = c.closeTimeout
+	c.mark = c.tx
+	c.w.Start(&c.timer, flushTimeout)
 	c.touch()
+}
+
+// ResetWhenFlushed sends what is pending, then RST.
+func (c *Conn) ResetWhenFlushed() {
+	c.flags |= resetAfter
+	c.flags &^= closing
+	c.CloseWhenFlushed()
+}
+
+// closeTimeout ends a close that the peer holds up.
+func (c *Conn) closeTimeout() {
+	if c.flags&finSent == 0 && c.mark != c.tx {
+		c.mark = c.tx
+		c.w.Start(&c.timer, flushTimeout)
+		return
+	}
+	c.Close()
 }
 
 // SetLinger sets how long CloseWhenFlushed waits for the peer; 0: not at all.
@@ -155,6 +181,11 @@ func (c *Conn) tell() {
 
 // finish sends FIN once everything pending is out, and closes if that is wanted.
 func (c *Conn) finish() {
+	if c.flags&resetAfter != 0 {
+		c.Abort()
+		return
+	}
+	first := c.flags&finSent == 0
 	if c.flags&finSent == 0 && c.werr == 0 {
 		if c.layer != nil && c.flags&closeSealed == 0 {
 			c.flags |= closeSealed
@@ -173,8 +204,7 @@ func (c *Conn) finish() {
 		c.Close()
 		return
 	}
-	if !c.timer.Active() {
-		c.timer.Fire = c.Close
+	if first {
 		c.w.Start(&c.timer, c.linger)
 		c.enqueue()
 	}

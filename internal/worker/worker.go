@@ -19,9 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ReadSize is the most that one read takes: OnData calls that long mean bulk.
+const ReadSize = 64 << 10
+
 const (
 	eventsPerTurn = 512
-	readSize      = 64 << 10  // one read of one socket
+	readSize      = ReadSize  // one read of one socket
 	maxCarry      = 192 << 10 // bytes a handler may leave unconsumed before its socket is not read any more
 	readsPerTurn  = 16        // of one socket: fairness
 	flushRounds   = 8         // flush, tell OnDrain, flush what that wrote, ...

@@ -6,11 +6,11 @@
 package downstream
 
 import (
-	"crypto/x509"
 	"net/netip"
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 )
 
@@ -90,40 +90,4 @@ func (c *Connection) Gone() {
 
 // TLS is the outcome of a downstream handshake. It is immutable once the
 // terminal sees it.
-type TLS struct {
-	Version  uint16 // crypto/tls numbers
-	Cipher   uint16
-	SNI      string
-	ALPN     string // agreed protocol, "" if none
-	Resumed  bool
-	Session  string              // hex id, %DOWNSTREAM_TLS_SESSION_ID%
-	Peer     []*x509.Certificate // leaf first; nil: the client sent none
-	Verified bool                // Peer was checked and is trusted
-
-	// Of the peer's leaf; empty without one.
-	PeerURIs, PeerDNS []string
-	PeerSubject       string // RFC 2253, as Envoy prints it
-	PeerIssuer        string
-	PeerSerial        string // hex
-	PeerHash          string // hex SHA-256 of the DER
-
-	// Of our certificate.
-	LocalURIs, LocalDNS []string
-	LocalSubject        string
-}
-
-// PeerURI is the peer's first URI SAN (its SPIFFE id in a mesh), or "".
-func (t *TLS) PeerURI() string {
-	if t == nil || len(t.PeerURIs) == 0 {
-		return ""
-	}
-	return t.PeerURIs[0]
-}
-
-// LocalURI is our first URI SAN, or "".
-func (t *TLS) LocalURI() string {
-	if t == nil || len(t.LocalURIs) == 0 {
-		return ""
-	}
-	return t.LocalURIs[0]
-}
+type TLS = tlsconn.State

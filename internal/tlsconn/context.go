@@ -1,0 +1,305 @@
+package tlsconn
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"sluice/internal/config"
+)
+
+// Secrets finds a secret by its SDS name; nil: it isn't there (yet). It is
+// called from handshake goroutines.
+type Secrets func(name string) *config.Secret
+
+// ServerContext is what a listener's chain needs for its handshakes. It is safe
+// for concurrent use.
+type ServerContext struct {
+	config  *config.DownstreamTLS
+	secrets Secrets
+	built   atomic.Pointer[material]
+}
+
+// ClientContext is what a cluster needs for its handshakes. It is safe for
+// concurrent use.
+type ClientContext struct {
+	config  *config.UpstreamTLS
+	secrets Secrets
+	built   atomic.Pointer[material]
+}
+
+// material is the outcome of resolved secrets: a tls.Config to clone and a
+// verifier. It is replaced when a secret is.
+type material struct {
+	refs     []*config.Secret // what it was built from
+	base     *tls.Config
+	certs    []*tls.Certificate
+	verifier *verifier // nil: the peer isn't verified
+	missing  bool
+}
+
+// NewServerContext makes the context of a chain.
+func NewServerContext(c *config.DownstreamTLS, s Secrets) *ServerContext {
+	return &ServerContext{config: c, secrets: s}
+}
+
+// NewClientContext makes the context of a cluster.
+func NewClientContext(c *config.UpstreamTLS, s Secrets) *ClientContext {
+	return &ClientContext{config: c, secrets: s}
+}
+
+// Ready reports whether all secrets are there.
+func (x *ServerContext) Ready() bool { return !x.current().missing }
+
+// Ready reports whether all secrets are there.
+func (x *ClientContext) Ready() bool { return !x.current().missing }
+
+func (x *ServerContext) current() *material {
+	return current(&x.built, &x.config.TLSParams, x.secrets, func(m *material) { serverBase(m, x.config) })
+}
+
+func (x *ClientContext) current() *material {
+	return current(&x.built, &x.config.TLSParams, x.secrets, func(m *material) { clientBase(m, x.config) })
+}
+
+// current gives the material, built anew if a secret changed. Two goroutines
+// may build it at once; that costs time only.
+func current(built *atomic.Pointer[material], p *config.TLSParams, s Secrets, finish func(*material)) *material {
+	refs := resolve(p, s)
+	if m := built.Load(); m != nil && slices.Equal(m.refs, refs) {
+		return m
+	}
+	m := &material{refs: refs, base: &tls.Config{
+		MinVersion:                  p.Min,
+		MaxVersion:                  p.Max,
+		CipherSuites:                p.Ciphers,
+		CurvePreferences:            p.Curves,
+		NextProtos:                  p.ALPN,
+		DynamicRecordSizingDisabled: true,
+	}}
+	if m.base.MinVersion == 0 {
+		m.base.MinVersion = tls.VersionTLS12
+	}
+	if len(p.Curves) == 0 {
+		m.base.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256}
+	}
+	for i := range p.Certificates {
+		if r := refs[i]; r != nil && r.Certificate != nil {
+			m.certs = append(m.certs, r.Certificate)
+		} else {
+			m.missing = true
+		}
+	}
+	m.verifier, m.missing = newVerifier(p.Validation, refs[len(refs)-1], m.missing)
+	finish(m)
+	built.Store(m)
+	return m
+}
+
+// resolve finds the secrets of p: its certificates, then its validation context.
+func resolve(p *config.TLSParams, s Secrets) []*config.Secret {
+	refs := make([]*config.Secret, 0, len(p.Certificates)+1)
+	for i := range p.Certificates {
+		refs = append(refs, lookup(&p.Certificates[i], s))
+	}
+	if p.Validation == nil {
+		return append(refs, nil)
+	}
+	return append(refs, lookup(&p.Validation.Ref, s))
+}
+
+func lookup(r *config.SecretRef, s Secrets) *config.Secret {
+	if r.Inline != nil || r.Name == "" || s == nil {
+		return r.Inline
+	}
+	return s(r.Name)
+}
+
+func serverBase(m *material, c *config.DownstreamTLS) {
+	b := m.base
+	b.SessionTicketsDisabled = c.DisableTickets
+	// Keys of its own for each material: a session must not outlive the trust it
+	// was made under.
+	var key [32]byte
+	rand.Read(key[:])
+	b.SetSessionTicketKeys([][32]byte{key})
+	if m.verifier != nil {
+		b.ClientAuth = tls.RequestClientCert
+		if c.RequireClientCert {
+			b.ClientAuth = tls.RequireAnyClientCert
+		}
+		if m.verifier.roots != nil {
+			b.ClientCAs = m.verifier.roots // names for the CertificateRequest only
+		}
+	}
+}
+
+func clientBase(m *material, c *config.UpstreamTLS) {
+	m.base.InsecureSkipVerify = true // VerifyConnection does it: SPIFFE ids aren't host names
+	m.base.ServerName = c.SNI
+	if m.base.MaxVersion == 0 {
+		m.base.MaxVersion = tls.VersionTLS12 // Envoy's default for clients
+	}
+}
+
+// prepare makes the tls.Config of one server handshake.
+func (x *ServerContext) prepare(h *handshake) (*tls.Config, error) {
+	m := x.current()
+	if m.missing || len(m.certs) == 0 {
+		return nil, &Error{Kind: NoSecret, Text: "TLS_error:|no certificate:TLS_error_end", Cause: io.EOF}
+	}
+	if x.config.RequireSNI {
+		h.needSNI = true
+	}
+	c := m.clone(h, true, "", false)
+	c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		h.local = choose(m.certs, hello)
+		return h.local, nil
+	}
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		h.local = choose(m.certs, hello) // a resumed handshake doesn't ask again
+		return adjust(c, m, hello, x.config.PreferClientOrder), nil
+	}
+	return c, nil
+}
+
+// prepare makes the tls.Config of one client handshake.
+func (x *ClientContext) prepare(h *handshake, o ClientOptions) (*tls.Config, error) {
+	m := x.current()
+	if m.missing {
+		return nil, &Error{Kind: NoSecret, Text: "TLS_error:|Secret is not supplied by SDS:TLS_error_end"}
+	}
+	sni := o.SNI
+	if sni == "" {
+		sni = x.config.SNI
+	}
+	c := m.clone(h, false, sni, x.config.AutoSAN)
+	c.ServerName = sni
+	if o.ALPN != nil {
+		c.NextProtos = o.ALPN
+	}
+	if x.config.AllowRenegotiation {
+		c.Renegotiation = tls.RenegotiateFreelyAsClient
+	}
+	if len(m.certs) > 0 {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			h.local = m.certs[0]
+			return h.local, nil
+		}
+	}
+	return c, nil
+}
+
+// clone is the base with what belongs to one connection.
+func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *tls.Config {
+	c := m.base.Clone()
+	c.KeyLogWriter = keyLog{h}
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		h.suite = cs.CipherSuite
+		h.peer = cs.PeerCertificates
+		var e *Error
+		switch {
+		case h.needSNI && cs.ServerName == "":
+			e = &Error{Text: boring(1000+alertHandshake, "MISSING_SNI", ""), alert: alertHandshake}
+		case m.verifier != nil:
+			e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+		}
+		if e != nil {
+			h.verdict = e
+			return e
+		}
+		return nil
+	}
+	return c
+}
+
+// choose picks the certificate as Envoy does: by server name, exact before
+// wildcard, among those the client can use; else the first usable, else the first.
+func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certificate {
+	var first *tls.Certificate
+	var wild *tls.Certificate
+	usable := func(c *tls.Certificate) bool { return usableBy(hello, c) }
+	_, parent, _ := strings.Cut(hello.ServerName, ".")
+	for _, c := range certs {
+		if !usable(c) {
+			continue
+		}
+		if first == nil {
+			first = c
+		}
+		if hello.ServerName == "" || c.Leaf == nil {
+			continue
+		}
+		for _, n := range c.Leaf.DNSNames {
+			if n == hello.ServerName {
+				return c
+			}
+			if wild == nil && parent != "" && n == "*."+parent {
+				wild = c
+			}
+		}
+	}
+	switch {
+	case wild != nil:
+		return wild
+	case first != nil:
+		return first
+	}
+	return certs[0]
+}
+
+// usableBy looks at the key type only: the name is not the client's to refuse.
+func usableBy(hello *tls.ClientHelloInfo, c *tls.Certificate) bool {
+	nameless := *hello
+	nameless.ServerName = ""
+	return nameless.SupportsCertificate(c) == nil
+}
+
+// adjust makes crypto/tls agree with BoringSSL in two matters: no common ALPN
+// protocol is no error, and TLS 1.2 suites go by the server's order.
+func adjust(c *tls.Config, m *material, hello *tls.ClientHelloInfo, clientOrder bool) *tls.Config {
+	noALPN := len(c.NextProtos) > 0 && len(hello.SupportedProtos) > 0 && !overlap(c.NextProtos, hello.SupportedProtos)
+	old := len(c.CipherSuites) > 0 && !clientOrder && (c.MaxVersion == tls.VersionTLS12 || !slices.Contains(hello.SupportedVersions, tls.VersionTLS13))
+	if !noALPN && !old {
+		return nil
+	}
+	n := c.Clone()
+	n.GetConfigForClient = nil
+	if noALPN {
+		n.NextProtos = nil
+	}
+	if old {
+		for _, s := range c.CipherSuites {
+			if slices.Contains(hello.CipherSuites, s) && fits(s, m.certs, hello) {
+				n.CipherSuites = []uint16{s}
+				break
+			}
+		}
+	}
+	return n
+}
+
+func overlap(a, b []string) bool {
+	for _, x := range a {
+		if slices.Contains(b, x) {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reports whether the certificate that would be shown can be used with a
+// TLS 1.2 suite.
+func fits(suite uint16, certs []*tls.Certificate, hello *tls.ClientHelloInfo) bool {
+	only := *hello
+	only.CipherSuites = []uint16{suite}
+	return usableBy(&only, choose(certs, &only))
+}
+
+// sameCert reports whether two certificates are the same bytes.
+func sameCert(a, b *x509.Certificate) bool { return bytes.Equal(a.Raw, b.Raw) }

@@ -1,0 +1,313 @@
+package tlsconn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"crypto/tls"
+	"crypto/x509"
+
+	"sluice/internal/worker"
+)
+
+// maxWaiting bounds what a peer may send ahead of the handshake.
+const maxWaiting = 128 << 10
+
+var errGone = errors.New("connection closed during the handshake")
+
+// handshake is both ends of a hand-over: the worker's Handler, which collects
+// what arrives, and the net.Conn of crypto/tls on the goroutine. Output leaves a
+// flight at a time, when the goroutine turns to waiting.
+type handshake struct {
+	pool    *Pool
+	c       *worker.Conn
+	w       *worker.Worker
+	done    func(*State, error)
+	setup   func() (*tls.Conn, error)
+	timer   worker.Timer
+	started bool
+	over    bool // done was called
+	client  bool
+
+	mu    sync.Mutex // guards in, out, err, eof
+	ready sync.Cond
+	in    []byte // unread bytes of the peer
+	out   []byte // bytes for the wire
+	err   error
+	eof   bool // no more bytes will come
+
+	// The goroutine's, until it ends.
+	left    int    // bytes of the current record that crypto/tls hasn't had
+	sent    []byte // everything written, to count records under the last key
+	first   []byte // the peer's first bytes, for error texts
+	inKey   []byte // traffic secrets, once known
+	outKey  []byte
+	hsKey   []byte // our handshake secret
+	suite   uint16
+	peer    []*x509.Certificate
+	needSNI bool
+	verdict *Error // why verification failed; its alert replaces crypto/tls's
+	alerted bool
+	local   *tls.Certificate // what we showed
+	mem     *memory          // takes over from the net.Conn for a legacy layer
+}
+
+// OnData collects, and wakes the goroutine when a whole record is there.
+func (h *handshake) OnData(c *worker.Conn, b []byte) int {
+	h.mu.Lock()
+	h.in = append(h.in, b...)
+	wake := wholeRecords(h.in) > 0 || !looksLikeTLS(h.in)
+	if wake {
+		h.ready.Signal()
+	}
+	long := len(h.in) > maxWaiting
+	h.mu.Unlock()
+	if wake {
+		h.start()
+	}
+	if long {
+		c.PauseRead()
+	}
+	return len(b)
+}
+
+// looksLikeTLS lets bytes that can't be a record go to crypto/tls at once.
+func looksLikeTLS(b []byte) bool {
+	return len(b) == 0 || b[0] >= recordCCS && b[0] <= recordData && (len(b) < 2 || b[1] == 3)
+}
+
+// OnEOF ends the handshake, after what came before: that may be an alert.
+func (h *handshake) OnEOF(c *worker.Conn) {
+	if !h.noMore() {
+		c.Close()
+	}
+}
+
+// noMore lets the goroutine use up what came and end; false: there is none.
+func (h *handshake) noMore() bool {
+	if !h.started {
+		return false
+	}
+	h.mu.Lock()
+	h.eof = true
+	h.ready.Signal()
+	h.mu.Unlock()
+	return true
+}
+
+// OnDrain has nothing to do: a flight is bounded.
+func (h *handshake) OnDrain(*worker.Conn) {}
+
+// OnConnect can't happen: the connection is up.
+func (h *handshake) OnConnect(*worker.Conn, error) {}
+
+// OnClose ends the handshake like OnEOF: a reset may have an alert before it.
+func (h *handshake) OnClose(_ *worker.Conn, err error) {
+	if h.over || h.noMore() {
+		return
+	}
+	if err == nil {
+		err = errGone
+	}
+	h.abandon(&Error{Kind: Gone, Cause: err})
+}
+
+// abandon tells the caller and stops the goroutine. It runs on the worker.
+func (h *handshake) abandon(e *Error) {
+	h.w.Stop(&h.timer)
+	h.mu.Lock()
+	h.err = errGone
+	h.ready.Signal()
+	h.mu.Unlock()
+	if !h.over {
+		h.over = true
+		h.c.SetHandler(nobody{})
+		h.done(nil, e)
+	}
+}
+
+// Read gives crypto/tls at most the rest of one record, so that nothing after
+// the handshake is swallowed.
+func (h *handshake) Read(p []byte) (int, error) {
+	if h.mem != nil {
+		return h.mem.Read(p)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left == 0 && !h.waitRecord() {
+		return 0, h.err
+	}
+	n := min(len(p), h.left, len(h.in))
+	copy(p, h.in[:n])
+	h.in = h.in[n:]
+	h.left -= n
+	return n, nil
+}
+
+// waitRecord waits for a whole record, or for bytes that are none. While it
+// waits another handshake may compute.
+func (h *handshake) waitRecord() bool {
+	for h.err == nil {
+		if len(h.first) == 0 && len(h.in) > 0 {
+			h.first = bytes.Clone(h.in[:min(len(h.in), 8)])
+		}
+		if len(h.in) > 0 && !looksLikeTLS(h.in) {
+			h.left = len(h.in)
+			return true
+		}
+		if wholeRecords(h.in) > 0 {
+			h.left = min(len(h.in), headerLen+int(binary.BigEndian.Uint16(h.in[3:])))
+			return true
+		}
+		if h.eof {
+			h.err = io.EOF
+			break
+		}
+		h.post()
+		<-h.pool.run
+		h.ready.Wait()
+		h.mu.Unlock()
+		h.pool.run <- struct{}{}
+		h.mu.Lock()
+	}
+	return false
+}
+
+// Write keeps a flight until the goroutine waits or ends.
+func (h *handshake) Write(p []byte) (int, error) {
+	if h.mem != nil {
+		return h.mem.Write(p)
+	}
+	n := len(p)
+	if h.verdict != nil {
+		if h.alerted {
+			return n, nil
+		}
+		h.alerted = true
+		p = h.alertRecord(p)
+	} else if !h.client {
+		h.sent = append(h.sent, p...)
+	}
+	h.mu.Lock()
+	h.out = append(h.out, p...)
+	h.mu.Unlock()
+	return n, nil
+}
+
+// post asks the worker to send what was written. Called with mu held.
+func (h *handshake) post() {
+	if len(h.out) > 0 {
+		h.w.Post(h.flushOut)
+	}
+}
+
+// flushOut runs on the worker.
+func (h *handshake) flushOut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.out) > 0 {
+		h.c.Write(h.out)
+		h.out = nil
+	}
+}
+
+// Close and the rest complete net.Conn.
+func (h *handshake) Close() error                     { return nil }
+func (h *handshake) LocalAddr() net.Addr              { return nil }
+func (h *handshake) RemoteAddr() net.Addr             { return nil }
+func (h *handshake) SetDeadline(time.Time) error      { return nil }
+func (h *handshake) SetReadDeadline(time.Time) error  { return nil }
+func (h *handshake) SetWriteDeadline(time.Time) error { return nil }
+
+// keyLog is a tls.Config's KeyLogWriter: the only public way to the secrets.
+type keyLog struct{ h *handshake }
+
+func (k keyLog) Write(line []byte) (int, error) {
+	f := bytes.Fields(line)
+	if len(f) != 3 {
+		return len(line), nil
+	}
+	secret := make([]byte, hex.DecodedLen(len(f[2])))
+	if _, err := hex.Decode(secret, f[2]); err != nil {
+		return 0, err
+	}
+	h := k.h
+	ours, theirs, early := "SERVER_TRAFFIC_SECRET_0", "CLIENT_TRAFFIC_SECRET_0", "SERVER_HANDSHAKE_TRAFFIC_SECRET"
+	if h.client {
+		ours, theirs, early = theirs, ours, "CLIENT_HANDSHAKE_TRAFFIC_SECRET"
+	}
+	switch string(f[0]) {
+	case ours:
+		h.outKey = secret
+	case theirs:
+		h.inKey = secret
+	case early:
+		h.hsKey = secret
+	}
+	return len(line), nil
+}
+
+// takeover makes our record layer. A server may have sent session tickets under
+// the last key already: they are found among what it wrote.
+func (h *handshake) takeover(suite uint16) (*records, error) {
+	rd, err := newHalf(suite, h.inKey)
+	if err != nil {
+		return nil, err
+	}
+	wr, err := newHalf(suite, h.outKey)
+	if err != nil {
+		return nil, err
+	}
+	if !h.client {
+		wr.seq = countUnder(wr, h.sent)
+	}
+	return &records{rd: rd, wr: wr, client: h.client}, nil
+}
+
+// countUnder counts the last records of b that are sealed with k: the first one
+// that opens with sequence number 0, and all after it.
+func countUnder(k *half, b []byte) uint64 {
+	var n uint64
+	for len(b) >= headerLen {
+		size := min(len(b), headerLen+int(binary.BigEndian.Uint16(b[3:])))
+		if n > 0 {
+			n++
+		} else if b[0] == recordData && size > headerLen+k.aead.Overhead() {
+			if _, _, ok := k.open(bytes.Clone(b[:size])); ok {
+				n = 1
+			}
+		}
+		b = b[size:]
+	}
+	return n
+}
+
+// alertRecord is the alert that Envoy would send for the verdict. crypto/tls
+// says bad_certificate to everything a callback refuses; p is its record.
+func (h *handshake) alertRecord(p []byte) []byte {
+	body := []byte{2, h.verdict.alert}
+	if len(p) == headerLen+2 && p[0] == recordAlert {
+		return append(bytes.Clone(p[:headerLen-2]), 0, 2, 2, h.verdict.alert)
+	}
+	key := h.outKey
+	if h.client {
+		key = h.hsKey
+	}
+	if key == nil || !owns(h.suite) {
+		return p
+	}
+	k, err := newHalf(h.suite, key)
+	if err != nil {
+		return p
+	}
+	if !h.client {
+		k.seq = countUnder(k, h.sent)
+	}
+	return k.seal(nil, recordAlert, body)
+}

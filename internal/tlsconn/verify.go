@@ -1,0 +1,242 @@
+package tlsconn
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/internal/config"
+)
+
+// verifier decides about a peer's certificates as Envoy's default validator
+// does: the chain, revocation, pinned hashes, then the subject alternative names.
+// It is immutable.
+type verifier struct {
+	roots   *x509.CertPool // nil: the chain isn't verified
+	crls    []*x509.RevocationList
+	sans    []config.SANMatch
+	spki    [][32]byte
+	hashes  [][32]byte
+	leafCRL bool
+	accept  bool // ACCEPT_UNTRUSTED
+	expired bool
+	depth   int
+}
+
+// newVerifier joins the configured context with the one its secret gives. nil
+// means that the peer isn't verified.
+func newVerifier(v *config.Validation, s *config.Secret, missing bool) (*verifier, bool) {
+	if v == nil {
+		return nil, missing
+	}
+	r := &verifier{}
+	r.take(v)
+	if v.Ref.Name != "" || v.Ref.Inline != nil {
+		if s == nil || s.Validation == nil {
+			return r, true
+		}
+		r.take(s.Validation)
+	}
+	if r.roots == nil && v.SystemRoots {
+		r.roots, _ = x509.SystemCertPool()
+	}
+	if r.roots == nil && len(r.sans)+len(r.spki)+len(r.hashes) == 0 {
+		return nil, missing
+	}
+	return r, missing
+}
+
+func (r *verifier) take(v *config.Validation) {
+	if v.Roots != nil {
+		r.roots = v.Roots
+	}
+	r.crls = append(r.crls, v.CRLs...)
+	r.sans = append(r.sans, v.SANs...)
+	r.spki = append(r.spki, v.SPKI...)
+	r.hashes = append(r.hashes, v.CertHashes...)
+	r.leafCRL = r.leafCRL || v.CRLLeafOnly
+	r.accept = r.accept || v.AcceptUntrust
+	r.expired = r.expired || v.AllowExpired
+	r.depth = max(r.depth, v.MaxDepth)
+}
+
+// check judges peers. None at all is the caller's affair.
+func (r *verifier) check(peers []*x509.Certificate, server bool, sni string, autoSAN bool) *Error {
+	if len(peers) == 0 || r.accept {
+		return nil
+	}
+	if r.roots != nil {
+		chain, e := r.chain(peers, server)
+		if e == nil {
+			e = r.revoked(chain)
+		}
+		if e != nil {
+			return e
+		}
+	}
+	if !r.pinned(peers[0]) {
+		return verifyError(VerifyHash, alertCertUnknown, "cert hash and spki")
+	}
+	sans := r.sans
+	if autoSAN && sni != "" {
+		sans = []config.SANMatch{{Type: config.SANDNS, Match: config.StringMatch{Value: sni}}}
+	}
+	if len(sans) > 0 && !matchSANs(sans, peers[0]) {
+		return verifyError(VerifySAN, alertCertUnknown, "SAN matcher, certificate SANs are ["+strings.Join(allSANs(peers[0]), ", ")+"]")
+	}
+	return nil
+}
+
+// chain builds the chain to a trusted root.
+func (r *verifier) chain(peers []*x509.Certificate, server bool) ([]*x509.Certificate, *Error) {
+	usage := x509.ExtKeyUsageServerAuth
+	if server {
+		usage = x509.ExtKeyUsageClientAuth
+	}
+	o := x509.VerifyOptions{Roots: r.roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
+	for _, c := range peers[1:] {
+		o.Intermediates.AddCert(c)
+	}
+	leaf := peers[0]
+	if r.expired {
+		// The signature is over the raw bytes, so that dates can be moved.
+		fresh := *leaf
+		fresh.NotBefore, fresh.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		leaf = &fresh
+	}
+	chains, err := leaf.Verify(o)
+	if err != nil {
+		return nil, asChainError(err, leaf)
+	}
+	for _, c := range chains {
+		if r.depth == 0 || len(c)-2 <= r.depth {
+			return c, nil
+		}
+	}
+	return nil, chainError(alertUnknownCA, r.depth+1, "unable to get local issuer certificate")
+}
+
+func asChainError(err error, leaf *x509.Certificate) *Error {
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) {
+		switch invalid.Reason {
+		case x509.Expired:
+			depth := 0
+			if invalid.Cert != nil && !sameCert(invalid.Cert, leaf) {
+				depth = 1
+			}
+			if c := invalid.Cert; c != nil && time.Now().Before(c.NotBefore) {
+				return chainError(alertExpired, depth, "certificate is not yet valid")
+			}
+			return chainError(alertExpired, depth, "certificate has expired")
+		case x509.IncompatibleUsage:
+			return chainError(alertUnsupported, 0, "unsupported certificate purpose")
+		case x509.NotAuthorizedToSign:
+			return chainError(alertUnknownCA, 1, "invalid CA certificate")
+		case x509.TooManyIntermediates:
+			return chainError(alertUnknownCA, 1, "path length constraint exceeded")
+		case x509.CANotAuthorizedForThisName, x509.TooManyConstraints, x509.UnconstrainedName:
+			return chainError(alertCertUnknown, 0, "permitted subtree violation")
+		}
+	}
+	e := chainError(alertUnknownCA, 0, "unable to get local issuer certificate")
+	e.Cause = err
+	return e
+}
+
+// revoked looks the chain up in the revocation lists, if there are any. A
+// certificate whose issuer has no list fails, as in BoringSSL.
+func (r *verifier) revoked(chain []*x509.Certificate) *Error {
+	if len(r.crls) == 0 {
+		return nil
+	}
+	for i := 0; i+1 < len(chain); i++ {
+		if i > 0 && r.leafCRL {
+			break
+		}
+		list := r.listOf(chain[i+1])
+		if list == nil {
+			return chainError(alertUnknownCA, i, "unable to get certificate CRL")
+		}
+		if !list.NextUpdate.IsZero() && time.Now().After(list.NextUpdate) {
+			return chainError(alertExpired, i, "CRL has expired")
+		}
+		for j := range list.RevokedCertificateEntries {
+			if list.RevokedCertificateEntries[j].SerialNumber.Cmp(chain[i].SerialNumber) == 0 {
+				return chainError(alertRevoked, i, "certificate revoked")
+			}
+		}
+	}
+	return nil
+}
+
+func (r *verifier) listOf(issuer *x509.Certificate) *x509.RevocationList {
+	for _, l := range r.crls {
+		if bytes.Equal(l.RawIssuer, issuer.RawSubject) && l.CheckSignatureFrom(issuer) == nil {
+			return l
+		}
+	}
+	return nil
+}
+
+// pinned is true without pins, else if one of either kind fits.
+func (r *verifier) pinned(leaf *x509.Certificate) bool {
+	if len(r.spki)+len(r.hashes) == 0 {
+		return true
+	}
+	return slices.Contains(r.hashes, sha256.Sum256(leaf.Raw)) ||
+		slices.Contains(r.spki, sha256.Sum256(leaf.RawSubjectPublicKeyInfo))
+}
+
+// matchSANs reports whether a name of the leaf fits one of the matchers, type
+// by type: a URI is never taken for a DNS name.
+func matchSANs(sans []config.SANMatch, leaf *x509.Certificate) bool {
+	for i := range sans {
+		m := &sans[i]
+		of := func(t config.SANType) bool { return m.Type == t || m.Type == config.SANAny }
+		if of(config.SANURI) && slices.ContainsFunc(leaf.URIs, func(u *url.URL) bool { return m.Match.Match(u.String()) }) {
+			return true
+		}
+		if of(config.SANDNS) && slices.ContainsFunc(leaf.DNSNames, func(n string) bool { return matchDNS(&m.Match, n) }) {
+			return true
+		}
+		if of(config.SANEmail) && slices.ContainsFunc(leaf.EmailAddresses, m.Match.Match) {
+			return true
+		}
+		if of(config.SANIP) && slices.ContainsFunc(leaf.IPAddresses, func(a net.IP) bool { return m.Match.Match(a.String()) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchDNS lets a wildcard name of the certificate, one label deep, fit an exact matcher.
+func matchDNS(m *config.StringMatch, name string) bool {
+	if m.Match(name) {
+		return true
+	}
+	if m.Kind != config.MatchExact || !strings.HasPrefix(name, "*.") {
+		return false
+	}
+	label, parent, ok := strings.Cut(m.Value, ".")
+	return ok && label != "" && strings.EqualFold(parent, name[2:])
+}
+
+func allSANs(leaf *x509.Certificate) []string {
+	var s []string
+	s = append(s, leaf.DNSNames...)
+	for _, u := range leaf.URIs {
+		s = append(s, u.String())
+	}
+	s = append(s, leaf.EmailAddresses...)
+	for _, a := range leaf.IPAddresses {
+		s = append(s, a.String())
+	}
+	return s
+}

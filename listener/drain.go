@@ -1,0 +1,123 @@
+package listener
+
+import (
+	"context"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/worker"
+)
+
+// drain tells every connection of the chain to let its client go, and closes
+// those that are left after d.
+func (c *chain) drain(w *worker.Worker, d time.Duration) {
+	if !c.draining {
+		c.draining = true
+		for x := c.first; x != nil; {
+			next := x.next
+			x.tellDrain()
+			x = next
+		}
+	}
+	if c.open == 0 || c.timer.Active() {
+		return
+	}
+	c.timer.Fire = c.drainEnd
+	w.Start(&c.timer, d)
+}
+
+func (c *chain) drainEnd() {
+	c.ended = true
+	for x := c.first; x != nil; {
+		next := x.next
+		if x.OnDrainEnd != nil {
+			x.OnDrainEnd()
+		} else {
+			x.Conn.CloseWhenFlushed()
+		}
+		x = next
+	}
+}
+
+func (c *conn) tellDrain() {
+	if c.Draining {
+		return
+	}
+	c.Draining = true
+	if tell := c.Connection.OnDrain; tell != nil {
+		tell()
+	}
+}
+
+// link and unlink keep the chain's list of live connections.
+func (c *chain) link(x *conn) {
+	if x.next = c.first; c.first != nil {
+		c.first.prev = x
+	}
+	c.first = x
+	c.open++
+}
+
+func (c *chain) unlink(x *conn) {
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else {
+		c.first = x.next
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	}
+	x.prev, x.next = nil, nil
+	c.open--
+}
+
+// Drain tells all connections, or those of inbound listeners, to let their
+// clients go. New connections are accepted still, and told at once. Nothing is
+// closed: Close does that.
+func (l *Listeners) Drain(ctx context.Context, inboundOnly bool) error {
+	return l.each(ctx, func(o *onWorker, _ int) {
+		for _, a := range o.byName {
+			if inboundOnly && a.config.Direction != config.Inbound {
+				continue
+			}
+			for _, c := range a.chains {
+				if !c.draining {
+					c.draining = true
+					for x := c.first; x != nil; x = x.next {
+						x.tellDrain()
+					}
+				}
+			}
+		}
+	})
+}
+
+// Close closes the listening sockets; connections go on.
+func (l *Listeners) Close(ctx context.Context) error {
+	return l.each(ctx, func(o *onWorker, _ int) {
+		for _, a := range o.byName {
+			a.closeSockets()
+		}
+	})
+}
+
+// Open is the number of connections that terminals hold or that are on their
+// way there, over all workers.
+func (l *Listeners) Open(ctx context.Context) (int, error) {
+	counts := make([]int, len(l.perW))
+	err := l.each(ctx, func(o *onWorker, i int) { counts[i] = int(o.live) })
+	n := 0
+	for _, c := range counts {
+		n += c
+	}
+	return n, err
+}
+
+// Visit runs f on every worker with each listener's counters there.
+func (l *Listeners) Visit(ctx context.Context, f func(worker int, c *config.Listener, n Counters)) error {
+	return l.each(ctx, func(o *onWorker, i int) {
+		for _, a := range o.byName {
+			f(i, a.config, *a.count)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+// Package listener goes from a socket to a chosen chain: it binds the listeners
+// of a snapshot on every worker, accepts, restores the original destination,
+// looks at the first bytes, chooses the filter chain, has TLS shaken, asks the
+// network filters and hands the connection to the chain's terminal. What the
+// terminals do is theirs (tcpproxy, httpproxy). serve.go is a connection's life.
+//
+// Apply, Drain and Close run on the control goroutine; everything else on the
+// workers. What the two share is immutable or posted.
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/config"
+	"sluice/internal/tlsconn"
+	"sluice/internal/worker"
+	"sluice/listener/downstream"
+	"sluice/listener/tcpproxy"
+)
+
+// Options of Listeners. Nil functions mean the feature is off.
+type Options struct {
+	Workers []*worker.Worker
+	Log     *slog.Logger
+	// OriginalDst asks the kernel where a redirected connection meant to go.
+	OriginalDst func(fd int) (netip.AddrPort, error)
+	// HTTP makes the terminal of an HTTP chain, once per chain and worker, on the worker.
+	HTTP func(w *worker.Worker, l *config.Listener, c *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal
+	// Filter makes a network filter, once per chain and worker, on the worker. nil: the filter does nothing.
+	Filter func(w *worker.Worker, l *config.Listener, c *config.FilterChain, f config.NetworkFilter) downstream.Filter
+	TCP    tcpproxy.Options
+	// Handshakes runs TLS; Secrets finds SDS secrets by name, from any goroutine.
+	Handshakes *tlsconn.Pool
+	Secrets    tlsconn.Secrets
+	// Refused is told of a connection that ended before a terminal had it, with
+	// Envoy's response flag ("NR", "" for a failed handshake) and details.
+	Refused func(c *downstream.Connection, flag, details string)
+	// Closed is told of every connection's end, for counters; nil: nobody.
+	Closed func(c *downstream.Connection)
+	// DrainTime is how long connections of removed or changed chains may go on.
+	DrainTime time.Duration
+	// MaxConnections over all listeners that don't ignore it; 0: no limit.
+	MaxConnections int64
+}
+
+// Listeners is the set of running listeners.
+type Listeners struct {
+	opts    Options
+	mu      sync.Mutex
+	current map[string]*placed
+	perW    []*onWorker
+	global  atomic.Int64 // connections, counted only with MaxConnections
+	nextID  atomic.Uint64
+}
+
+// placed is a listener as the control goroutine knows it.
+type placed struct {
+	config *config.Listener
+	addrs  []config.Address
+	bound  []netip.AddrPort // with the ports that the kernel chose
+	shared *shared
+	active []*active // by worker
+}
+
+// shared is what all workers of a listener share.
+type shared struct{ open atomic.Int64 } // counted only with MaxConnections
+
+// New makes an empty set.
+func New(o Options) *Listeners {
+	l := &Listeners{opts: o, current: map[string]*placed{}}
+	if o.Log == nil {
+		l.opts.Log = slog.New(slog.DiscardHandler)
+	}
+	for _, w := range o.Workers {
+		l.perW = append(l.perW, newOnWorker(l, w))
+	}
+	return l
+}
+
+// Apply makes the running listeners those of list. It returns when every worker
+// has them, with the errors of those that couldn't be bound: they are missing
+// (or, if changed, their predecessor still runs), and tried again next time.
+// Connections go on unless their chain was removed or changed.
+func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	wanted := map[string]bool{}
+	for _, c := range list {
+		wanted[c.Name] = true
+		if old := l.current[c.Name]; old != nil && old.config.Hash == c.Hash {
+			continue
+		}
+		if err := l.place(ctx, c); err != nil {
+			errs = append(errs, fmt.Errorf("listener %q: %w", c.Name, err))
+		}
+	}
+	for name, p := range l.current {
+		if !wanted[name] {
+			delete(l.current, name)
+			errs = append(errs, l.each(ctx, func(o *onWorker, i int) { o.remove(p.active[i]) }))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// place starts a listener, or puts a changed one in its predecessor's place.
+func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
+	old := l.current[c.Name]
+	p := &placed{config: c, addrs: addresses(c), shared: &shared{}}
+	keepSockets := old != nil && reflect.DeepEqual(old.addrs, p.addrs) && sameSocket(old.config, c)
+	var fds [][]int // by worker
+	if keepSockets {
+		p.bound = old.bound
+	} else if c.BindToPort && !c.Internal {
+		var err error
+		if fds, p.bound, err = open(c, p.addrs, len(l.perW)); err != nil {
+			return err
+		}
+	}
+	if old != nil {
+		p.shared = old.shared
+	}
+	sameFrame := old != nil && sameButChains(old.config, c)
+	for i := range l.perW {
+		var before *active
+		if old != nil {
+			before = old.active[i]
+		}
+		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, sameFrame))
+	}
+	l.current[c.Name] = p
+	return l.each(ctx, func(o *onWorker, i int) {
+		var before *active
+		if old != nil {
+			before = old.active[i]
+		}
+		var mine []int
+		if fds != nil {
+			mine = fds[i]
+		}
+		o.install(p.active[i], before, mine, keepSockets)
+	})
+}
+
+// each runs f on every worker and waits.
+func (l *Listeners) each(ctx context.Context, f func(o *onWorker, i int)) error {
+	done := make(chan struct{}, len(l.perW))
+	for i, o := range l.perW {
+		o.w.Post(func() {
+			f(o, i)
+			done <- struct{}{}
+		})
+	}
+	for range l.perW {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for a worker: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Bound gives a running listener's socket addresses, with the ports the kernel chose.
+func (l *Listeners) Bound(name string) []netip.AddrPort {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.current[name]; p != nil {
+		return p.bound
+	}
+	return nil
+}
+
+func addresses(c *config.Listener) []config.Address {
+	return append([]config.Address{c.Address}, c.Additional...)
+}
+
+// sameSocket reports whether a socket of a serves b as well.
+func sameSocket(a, b *config.Listener) bool {
+	return a.BindToPort == b.BindToPort && a.Internal == b.Internal && a.Transparent == b.Transparent &&
+		a.Freebind == b.Freebind && a.ReusePort == b.ReusePort && a.Backlog == b.Backlog
+}
+
+// sameButChains reports whether only filter chains changed: then the others'
+// connections go on.
+func sameButChains(a, b *config.Listener) bool {
+	x, y := *a, *b
+	for _, l := range []*config.Listener{&x, &y} {
+		l.Meta, l.Chains, l.DefaultChain = config.Meta{}, nil, nil
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+// open makes the sockets of a listener, one per address and worker. Without
+// SO_REUSEPORT, and on Unix paths, the workers share one.
+func open(c *config.Listener, addrs []config.Address, workers int) (fds [][]int, bound []netip.AddrPort, err error) {
+	fds = make([][]int, workers)
+	defer func() {
+		if err != nil {
+			closeAll(fds)
+		}
+	}()
+	o := worker.SocketOptions{ReusePort: c.ReusePort, Transparent: c.Transparent, Freebind: c.Freebind, Backlog: c.Backlog}
+	for _, a := range addrs {
+		at := a.IP
+		for i := range workers {
+			fd := -1
+			if i > 0 && (!c.ReusePort || a.Pipe != "") {
+				fd, err = unix.FcntlInt(uintptr(fds[0][len(fds[0])-1]), unix.F_DUPFD_CLOEXEC, 0)
+			} else {
+				fd, err = worker.OpenListener(at, a.Pipe, o)
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("address %s: %w", a, err)
+			}
+			fds[i] = append(fds[i], fd)
+			if i == 0 && a.Pipe == "" {
+				at = netip.AddrPortFrom(at.Addr(), worker.SocketName(fd).Port())
+			}
+		}
+		bound = append(bound, at)
+	}
+	return fds, bound, nil
+}
+
+func closeAll(fds [][]int) {
+	for _, list := range fds {
+		for _, fd := range list {
+			unix.Close(fd)
+		}
+	}
+}

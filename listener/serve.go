@@ -1,0 +1,434 @@
+package listener
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/tlsconn"
+	"sluice/internal/worker"
+	"sluice/listener/downstream"
+	"sluice/listener/sniff"
+)
+
+// A connection's life, in traffic order:
+//
+//	accept               limits, addresses
+//	restoreDestination   what the application dialed
+//	inspect              PROXY header, then TLS or HTTP by the first bytes; parks for bytes
+//	handOff              the virtual listener gives way to the destination's own, whose filters run then
+//	matchChain           fixed from here on
+//	handshake            parks; goes on as TLS records, or straight through
+//	admit                network filters decide before any upstream socket; may park
+//	terminal             tcpproxy or httpproxy takes the connection over
+//
+// A listener without inspectors goes from accept to terminal in one call and
+// reads nothing.
+
+// conn is a connection before its terminal has it, and its place in the chain's
+// list afterwards. It is the Conn's Handler while it waits for bytes.
+type conn struct {
+	downstream.Connection
+	lis        *active
+	chain      *chain
+	prev, next *conn
+	timer      worker.Timer
+	proxy      bool    // a PROXY header is still to be read
+	tls        bool    // tls_inspector is still to run
+	http       bool    // http_inspector is still to run
+	moved      bool    // handed off once: not again
+	owner      *active // accepted it: limits count there
+	filterAt   int
+}
+
+func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
+	if !a.admitted() {
+		unix.Close(fd)
+		return
+	}
+	c := &conn{lis: a, owner: a}
+	c.Listener = a.config
+	c.DirectSrc, c.Src = peer, peer
+	c.Start, c.Began = a.w.Now(), a.w.Wall()
+	c.ID = a.all.nextID.Add(1)
+	c.Released = c.released
+	a.count.Total++
+	a.count.Active++
+	a.home.live++
+	c.Conn = a.w.Adopt(fd, c)
+	if c.Local = s.addr; !s.fixed {
+		c.Local = c.Conn.LocalAddr()
+	}
+	c.Dst = c.Local
+	c.run()
+}
+
+// run starts the listener filters.
+func (c *conn) run() {
+	f := &c.lis.config.Filters
+	c.Transport = "raw_buffer"
+	if f.OriginalDst && !c.Restored {
+		c.restoreDestination()
+	}
+	c.proxy = f.ProxyProtocol != nil && !c.moved
+	c.tls = f.TLSInspector != nil && !f.TLSInspector.Disabled(c.Dst.Port())
+	c.http = f.HTTPInspector != nil && !f.HTTPInspector.Disabled(c.Dst.Port())
+	if c.proxy || c.tls || c.http {
+		c.lis.count.PreActive++
+		if d := c.lis.config.FiltersTimeout; d > 0 {
+			c.timer.Fire = c.inspectTimeout
+			c.lis.w.Start(&c.timer, d)
+		}
+		return
+	}
+	c.inspected()
+}
+
+func (c *conn) restoreDestination() {
+	ask := c.lis.all.opts.OriginalDst
+	if ask == nil {
+		return
+	}
+	dst, err := ask(c.Conn.FD())
+	if err != nil {
+		return // not redirected: Dst stays the socket's own
+	}
+	if dst != c.Local {
+		c.Dst, c.Restored = dst, true
+	}
+}
+
+// OnData looks at the first bytes. It consumes a PROXY header and nothing else.
+func (c *conn) OnData(_ *worker.Conn, b []byte) int {
+	used := 0
+	for c.proxy || c.tls || c.http {
+		n, v := c.inspect(b[used:])
+		used += n
+		switch v {
+		case sniff.More:
+			return used
+		case sniff.Yes:
+			c.lis.count.PreActive--
+			c.inspected() // may hand off, then other inspectors wait
+		default:
+			c.lis.count.PreActive--
+			c.end()
+			return used
+		}
+	}
+	return used
+}
+
+// inspect runs the inspectors that are left. Yes: all are done.
+func (c *conn) inspect(b []byte) (used int, v sniff.Verdict) {
+	if c.proxy {
+		if used, v = c.proxyHeader(b); v != sniff.Yes {
+			return used, v
+		}
+		b = b[used:]
+	}
+	if c.tls {
+		if v = c.clientHello(b); v != sniff.Yes {
+			return used, v
+		}
+	}
+	if c.http && c.Transport != "tls" {
+		if v = c.requestLine(b); v != sniff.Yes {
+			return used, v
+		}
+	}
+	c.http = false
+	return used, sniff.Yes
+}
+
+func (c *conn) proxyHeader(b []byte) (int, sniff.Verdict) {
+	var p sniff.Proxy
+	n, v := sniff.ProxyHeader(b, &p)
+	switch v {
+	case sniff.More:
+		return 0, v
+	case sniff.No:
+		if !c.lis.config.Filters.ProxyProtocol.AllowWithoutHeader {
+			if len(b) < 6 {
+				return 0, sniff.More // as Envoy: too few bytes to blame
+			}
+			c.lis.count.ProxyNotFound++
+			return 0, sniff.Bad
+		}
+	case sniff.Bad:
+		c.lis.count.ProxyErrors++
+		return 0, v
+	}
+	c.proxy = false
+	if p.Src.IsValid() {
+		c.Src, c.Dst, c.Restored = p.Src, p.Dst, true
+		f := &c.lis.config.Filters
+		c.tls = f.TLSInspector != nil && !f.TLSInspector.Disabled(c.Dst.Port())
+		c.http = f.HTTPInspector != nil && !f.HTTPInspector.Disabled(c.Dst.Port())
+	}
+	return n, sniff.Yes
+}
+
+func (c *conn) clientHello(b []byte) sniff.Verdict {
+	var h sniff.Hello
+	v := sniff.ClientHello(b, c.lis.w.Scratch(), &h)
+	switch v {
+	case sniff.More:
+		return v
+	case sniff.TooLarge:
+		c.lis.count.HelloTooLarge++
+		return v
+	case sniff.No:
+		c.lis.count.TLSNotFound++
+	case sniff.Yes:
+		c.lis.count.TLSFound++
+		c.Transport = "tls"
+		c.SNI = strings.ToLower(string(h.ServerName))
+		h.Protocols(func(name []byte) bool {
+			c.Protocols = append(c.Protocols, protocolName(name))
+			return true
+		})
+	}
+	c.tls = false
+	return sniff.Yes
+}
+
+// protocolName gives the usual protocols without an allocation.
+func protocolName(b []byte) string {
+	for _, s := range [...]string{"istio-http/1.1", "istio-h2", "istio", "istio-peer-exchange", "h2", "http/1.1"} {
+		if string(b) == s {
+			return s
+		}
+	}
+	return string(b)
+}
+
+func (c *conn) requestLine(b []byte) sniff.Verdict {
+	version, v := sniff.HTTP(b)
+	switch v {
+	case sniff.More, sniff.TooLarge:
+		return v
+	}
+	switch n := c.lis.count; version {
+	case sniff.HTTP10:
+		n.HTTP10++
+	case sniff.HTTP11:
+		n.HTTP11++
+	case sniff.HTTP2:
+		n.HTTP2++
+	default:
+		n.HTTPNotFound++
+	}
+	if p := version.Protocol(); p != "" {
+		c.Protocols = append(c.Protocols[:0], p)
+	}
+	c.http = false
+	return sniff.Yes
+}
+
+// inspectTimeout is listener_filters_timeout.
+func (c *conn) inspectTimeout() {
+	c.lis.count.PreTimeout++
+	c.lis.count.PreActive--
+	if !c.lis.config.ContinueOnTimeout {
+		c.end()
+		return
+	}
+	c.proxy, c.tls, c.http = false, false, false
+	c.inspected()
+}
+
+// inspected hands off to the destination's own listener, or goes on here.
+func (c *conn) inspected() {
+	c.lis.w.Stop(&c.timer)
+	if c.lis.config.UseOriginalDst && c.Restored && !c.moved {
+		if to := c.lis.home.destination(c.Dst); to != nil && to != c.lis {
+			c.moveTo(to)
+			c.run()
+			return
+		}
+	}
+	c.matchChain()
+}
+
+func (c *conn) moveTo(to *active) {
+	c.moved = true
+	c.lis.count.Active--
+	to.count.Total++
+	to.count.Active++
+	c.lis, c.Listener = to, to.config
+}
+
+func (c *conn) matchChain() {
+	m := criteria{dst: c.Dst, sni: c.SNI, transport: c.Transport, protocols: c.Protocols, direct: c.DirectSrc.Addr(), src: c.Src}
+	ch := c.lis.matcher.find(&m)
+	if ch == nil {
+		ch = c.lis.deflt
+	}
+	if ch == nil {
+		c.lis.count.NoMatch++
+		c.refuse("NR", "filter_chain_not_found")
+		return
+	}
+	if ch.terminal == nil {
+		ch.build(c.lis)
+	}
+	c.chain, c.Chain = ch, ch.config
+	ch.link(c)
+	if c.Draining = ch.draining; ch.ended {
+		c.end()
+		return
+	}
+	if ch.tls != nil {
+		c.handshake()
+		return
+	}
+	c.admit()
+}
+
+// handshakeLimit bounds a handshake that the chain doesn't bound itself.
+const handshakeLimit = 15 * time.Second
+
+func (c *conn) handshake() {
+	limit := c.chain.config.TransportTimeout
+	if limit == 0 {
+		limit = handshakeLimit
+	}
+	c.lis.all.opts.Handshakes.Server(c.Conn, c.chain.tls, limit, c.shaken)
+}
+
+// shaken is the outcome of the handshake; on failure the Conn is closed already.
+func (c *conn) shaken(s *tlsconn.State, err error) {
+	n := c.lis.count
+	if err != nil {
+		c.TLS = s
+		c.TransportFailure = err.Error()
+		n.countFailure(err)
+		if refused := c.lis.all.opts.Refused; refused != nil {
+			refused(&c.Connection, "", "")
+		}
+		c.Gone()
+		return
+	}
+	n.Handshakes++
+	if len(s.Peer) == 0 {
+		n.NoCert++
+	}
+	c.TLS = s
+	if c.SNI == "" {
+		c.SNI = strings.ToLower(s.SNI)
+	}
+	c.Conn.SetHandler(c)
+	c.admit()
+}
+
+// admit asks the network filters, then hands over.
+func (c *conn) admit() {
+	for c.filterAt < len(c.chain.filters) {
+		f := c.chain.filters[c.filterAt]
+		c.filterAt++
+		switch f.Admit(&c.Connection, c.admit) {
+		case downstream.Parked:
+			return
+		case downstream.Refuse:
+			c.refuse("", c.Termination)
+			return
+		}
+	}
+	c.chain.terminal.Serve(&c.Connection)
+}
+
+// refuse ends a connection that no terminal will see.
+func (c *conn) refuse(flag, details string) {
+	if f := c.lis.all.opts.Refused; f != nil {
+		f(&c.Connection, flag, details)
+	}
+	c.end()
+}
+
+func (c *conn) end() {
+	c.lis.w.Stop(&c.timer)
+	c.proxy, c.tls, c.http = false, false, false
+	c.Conn.Close()
+}
+
+// OnEOF before a chain was chosen: nothing more can come to tell by.
+func (c *conn) OnEOF(*worker.Conn) { c.end() }
+
+// OnDrain can't happen: nothing is written before the terminal.
+func (c *conn) OnDrain(*worker.Conn) {}
+
+// OnConnect can't happen: the connection was accepted.
+func (c *conn) OnConnect(*worker.Conn, error) {}
+
+// OnClose before the terminal.
+func (c *conn) OnClose(*worker.Conn, error) {
+	c.lis.w.Stop(&c.timer)
+	c.Gone()
+}
+
+// admitted counts a connection against the limits, and says whether it may come.
+func (a *active) admitted() bool {
+	if n := a.config.MaxConnections; n > 0 && a.shared.open.Add(1) > int64(n) {
+		a.shared.open.Add(-1)
+		a.count.Overflow++
+		return false
+	}
+	o := &a.all.opts
+	if o.MaxConnections > 0 && !a.config.IgnoreGlobalCxLimit && a.all.global.Add(1) > o.MaxConnections {
+		a.all.global.Add(-1)
+		if a.config.MaxConnections > 0 {
+			a.shared.open.Add(-1)
+		}
+		a.count.GlobalOverflow++
+		return false
+	}
+	return true
+}
+
+// released is the end of a connection, told by whoever had it last.
+func (c *conn) released(*downstream.Connection) {
+	c.lis.w.Stop(&c.timer)
+	if c.chain != nil {
+		c.chain.unlink(c)
+	}
+	c.lis.count.Active--
+	c.lis.home.live--
+	c.owner.release()
+	if f := c.lis.all.opts.Closed; f != nil {
+		f(&c.Connection)
+	}
+}
+
+// release undoes what admitted counted.
+func (a *active) release() {
+	if a.config.MaxConnections > 0 {
+		a.shared.open.Add(-1)
+	}
+	if a.all.opts.MaxConnections > 0 && !a.config.IgnoreGlobalCxLimit {
+		a.all.global.Add(-1)
+	}
+}
+
+// countFailure sorts a failed handshake as Envoy does.
+func (n *Counters) countFailure(err error) {
+	var e *tlsconn.Error
+	if !errors.As(err, &e) {
+		return
+	}
+	switch e.Kind {
+	case tlsconn.NoCert:
+		n.FailNoCert++
+	case tlsconn.VerifyError:
+		n.FailError++
+	case tlsconn.VerifySAN:
+		n.FailSAN++
+	case tlsconn.VerifyHash:
+		n.FailHash++
+	case tlsconn.Protocol:
+		n.HandshakeErrors++
+	}
+}

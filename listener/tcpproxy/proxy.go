@@ -1,0 +1,237 @@
+// Package tcpproxy is the terminal that relays bytes between a downstream and
+// an upstream connection: the only relay of the proxy. It copies through the
+// worker's read buffer, and splices once a direction has filled a read twice.
+// It chooses the cluster; which host serves it and how it is dialed is upstream's,
+// reached through Connect. listener makes one Proxy per chain and worker.
+package tcpproxy
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/worker"
+	"sluice/listener/downstream"
+)
+
+// Request is what an upstream connection is wanted for.
+type Request struct {
+	Cluster  string
+	Filter   *config.TCPProxy // HashSourceIP and the like
+	Metadata config.Struct    // subset selection: the filter's, then the weighted cluster's
+	Attempt  int              // from 1
+}
+
+// Upstream is an established upstream connection: its handshake, if any, is
+// over. Host is nil if it is none of configuration (an original destination).
+type Upstream struct {
+	Conn    *worker.Conn
+	Host    *config.Endpoint
+	Cluster string
+	// Closed is called once, when the relay is over; nil: nobody wants to know.
+	Closed func(err error)
+}
+
+// Connect opens an upstream connection for d. done is called once on d's
+// worker, later than Connect returns, with an established connection or an
+// error, unless cancel was called before. An error that is a *Failure says what
+// Envoy would.
+type Connect func(d *downstream.Connection, r *Request, done func(u Upstream, err error)) (cancel func())
+
+// Failure is why there is no upstream connection.
+type Failure struct {
+	// Flag is Envoy's response flag: NC, UH, UF, UO. With UF another attempt is made if allowed.
+	Flag    string
+	Reason  string // %UPSTREAM_TRANSPORT_FAILURE_REASON%
+	Host    *config.Endpoint
+	Address netip.AddrPort
+	Cluster string // "" if it isn't known
+}
+
+func (f *Failure) Error() string { return "connecting upstream: " + f.Flag + " " + f.Reason }
+
+// Record is what a relayed connection was. Bytes are plaintext.
+type Record struct {
+	Downstream *downstream.Connection
+	Filter     *config.TCPProxy
+	Cluster    string
+	Host       *config.Endpoint
+	Started    bool // flush_access_log_on_connected: the record of the beginning
+
+	UpstreamLocal, UpstreamRemote netip.AddrPort
+
+	Start, Connected, End         int64  // Worker.Now; Connected is 0 if it never was
+	Received, Sent                uint64 // downstream
+	UpstreamReceived              uint64
+	UpstreamSent                  uint64
+	Attempts                      int
+	Flags                         []string // Envoy's response flags, in its order
+	TransportFailure              string   // upstream
+	DownstreamClose, UpstreamEnds string   // Normal, RemoteReset, LocalReset
+	IdleTimeout, MaxDuration      bool     // what ended it
+}
+
+// Options of a Proxy.
+type Options struct {
+	Connect Connect
+	// Log takes each finished connection's record, which is its to keep; nil: nobody.
+	Log func(*Record)
+	// OnConnection counts a connection at its start; nil: nobody.
+	OnConnection func(f *config.TCPProxy)
+}
+
+// Proxy is the terminal of one chain on one worker.
+type Proxy struct {
+	w      *worker.Worker
+	filter *config.TCPProxy
+	opts   Options
+	total  uint64 // of the weights
+}
+
+// New makes the terminal for filter.
+func New(w *worker.Worker, filter *config.TCPProxy, o Options) *Proxy {
+	p := &Proxy{w: w, filter: filter, opts: o}
+	for i := range filter.Weighted {
+		p.total += uint64(filter.Weighted[i].Weight)
+	}
+	return p
+}
+
+// Serve takes a connection over.
+func (p *Proxy) Serve(d *downstream.Connection) {
+	r := &relay{p: p, d: d}
+	r.down = side{r: r, conn: d.Conn, isDown: true, other: &r.up}
+	r.up = side{r: r, other: &r.down}
+	r.rec = Record{Downstream: d, Filter: p.filter, Start: d.Start}
+	if p.opts.OnConnection != nil {
+		p.opts.OnConnection(p.filter)
+	}
+	d.Conn.PauseRead() // bytes wait in the socket until someone can take them
+	d.Conn.SetHandler(&r.down)
+	d.OnDrainEnd = r.closeBoth
+	r.request = Request{Filter: p.filter, Metadata: p.filter.MetadataMatch}
+	r.request.Cluster = p.cluster(d, &r.request)
+	r.deadlines()
+	r.connect()
+}
+
+// cluster chooses the cluster of one connection.
+func (p *Proxy) cluster(d *downstream.Connection, r *Request) string {
+	if d.Cluster != "" {
+		return d.Cluster
+	}
+	if p.total == 0 {
+		return p.filter.Cluster
+	}
+	at := rand.Uint64N(p.total)
+	for i := range p.filter.Weighted {
+		w := &p.filter.Weighted[i]
+		if at < uint64(w.Weight) {
+			if w.MetadataMatch != nil {
+				r.Metadata = w.MetadataMatch
+			}
+			return w.Name
+		}
+		at -= uint64(w.Weight)
+	}
+	return p.filter.Cluster
+}
+
+// connect makes one attempt.
+func (r *relay) connect() {
+	r.request.Attempt++
+	r.rec.Attempts = r.request.Attempt
+	r.rec.Cluster = r.request.Cluster
+	if r.p.opts.Connect == nil {
+		r.p.w.Later(&worker.Deferred{Run: func() { r.connected(Upstream{}, &Failure{Flag: "NC"}) }})
+		return
+	}
+	r.cancel = r.p.opts.Connect(r.d, &r.request, r.connected)
+}
+
+// connected is the outcome of an attempt.
+func (r *relay) connected(u Upstream, err error) {
+	r.cancel = nil
+	if r.over {
+		if u.Conn != nil {
+			u.Conn.Close()
+			r.release(u, nil)
+		}
+		return
+	}
+	if err != nil {
+		r.failed(err)
+		return
+	}
+	r.rec.Host, r.rec.Connected = u.Host, r.p.w.Now()
+	if u.Cluster != "" {
+		r.rec.Cluster = u.Cluster
+	}
+	r.rec.UpstreamLocal, r.rec.UpstreamRemote = u.Conn.LocalAddr(), u.Conn.RemoteAddr()
+	r.upstream = u
+	r.up.conn = u.Conn
+	r.last = r.p.w.Now()
+	u.Conn.SetHandler(&r.up)
+	u.Conn.ResumeRead()
+	r.down.conn.ResumeRead()
+	if r.p.filter.AccessLogOnStart && r.p.opts.Log != nil {
+		start := r.rec
+		start.Started, start.End = true, r.p.w.Now()
+		r.p.opts.Log(&start)
+	}
+}
+
+// failed tries again if that may help, else closes the client's connection.
+func (r *relay) failed(err error) {
+	var f *Failure
+	if !errors.As(err, &f) {
+		f = &Failure{Flag: "UF", Reason: err.Error(), Cluster: r.request.Cluster}
+	}
+	if f.Flag == "UF" && r.request.Attempt < r.p.filter.MaxConnectAttempts {
+		r.connect()
+		return
+	}
+	r.rec.Cluster, r.rec.Host, r.rec.TransportFailure = f.Cluster, f.Host, f.Reason
+	r.rec.UpstreamRemote = f.Address
+	r.rec.Flags = append(r.rec.Flags, f.Flag)
+	if f.Flag == "UF" {
+		r.rec.Flags = append(r.rec.Flags, "URX")
+	}
+	r.down.conn.Close()
+}
+
+// deadlines starts the timers that the filter asks for.
+func (r *relay) deadlines() {
+	r.last = r.p.w.Now()
+	if d := r.p.filter.IdleTimeout; d > 0 {
+		r.idle.Fire = r.checkIdle
+		r.p.w.Start(&r.idle, d)
+	}
+	if d := r.p.filter.MaxConnectionDuration; d > 0 {
+		r.max.Fire = func() {
+			r.rec.MaxDuration = true
+			r.rec.Flags = append(r.rec.Flags, "DT")
+			r.closeBoth()
+		}
+		r.p.w.Start(&r.max, d)
+	}
+}
+
+// checkIdle runs once an idle period at most: activity only notes the time.
+func (r *relay) checkIdle() {
+	if moved := r.moved(); moved != r.seen {
+		r.seen = moved
+		if r.down.splicing() || r.up.splicing() {
+			r.last = r.p.w.Now() // splicing makes no calls that could note it
+		}
+	}
+	idle := time.Duration(r.p.w.Now() - r.last)
+	if limit := r.p.filter.IdleTimeout; idle < limit {
+		r.p.w.Start(&r.idle, limit-idle)
+		return
+	}
+	r.rec.IdleTimeout = true
+	r.closeBoth()
+}
