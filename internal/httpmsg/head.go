@@ -128,6 +128,26 @@ func (h *Head) AddString(id ID, value string) {
 	h.append(field{name: h.putString(names[id]), value: h.putString(value), id: id})
 }
 
+// AddName appends a field whose lower-case name is a string.
+func (h *Head) AddName(name string, value []byte) {
+	h.append(field{name: h.putString(name), value: h.put(value), id: LookupString(name)})
+}
+
+// AppendComma appends to the first value of a known name, after a comma, or
+// adds the field.
+func (h *Head) AppendComma(id ID, value []byte) {
+	i := h.first[id]
+	if i == 0 {
+		h.AddID(id, value)
+		return
+	}
+	old := h.fields[i-1].value
+	joined := span{uint32(len(h.buf)), old.n + 1 + uint32(len(value))}
+	h.buf = append(h.buf, h.at(old)...)
+	h.buf = append(append(h.buf, ','), value...)
+	h.fields[i-1].value = joined
+}
+
 // AddSensitive appends a field that HPACK must never index.
 func (h *Head) AddSensitive(name, value []byte) {
 	h.Add(name, value)

@@ -84,14 +84,21 @@ func looksLikeTLS(b []byte) bool {
 
 // OnEOF ends the handshake, after what came before: that may be an alert.
 func (h *handshake) OnEOF(c *worker.Conn) {
-	if !h.started {
+	if !h.noMore() {
 		c.Close()
-		return
+	}
+}
+
+// noMore lets the goroutine use up what came and end; false: there is none.
+func (h *handshake) noMore() bool {
+	if !h.started {
+		return false
 	}
 	h.mu.Lock()
 	h.eof = true
 	h.ready.Signal()
 	h.mu.Unlock()
+	return true
 }
 
 // OnDrain has nothing to do: a flight is bounded.
@@ -100,8 +107,11 @@ func (h *handshake) OnDrain(*worker.Conn) {}
 // OnConnect can't happen: the connection is up.
 func (h *handshake) OnConnect(*worker.Conn, error) {}
 
-// OnClose ends the handshake.
+// OnClose ends the handshake like OnEOF: a reset may have an alert before it.
 func (h *handshake) OnClose(_ *worker.Conn, err error) {
+	if h.over || h.noMore() {
+		return
+	}
 	if err == nil {
 		err = errGone
 	}

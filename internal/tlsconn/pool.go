@@ -166,6 +166,9 @@ func (h *handshake) finish(r result) {
 	h.over = true
 	h.w.Stop(&h.timer)
 	h.flushOut()
+	if r.err == nil && h.c.Closed() {
+		r.err = &Error{Kind: Gone, Cause: errGone}
+	}
 	if r.err != nil {
 		h.c.SetHandler(nobody{})
 		h.c.CloseWhenFlushed()

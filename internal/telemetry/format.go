@@ -1,0 +1,216 @@
+package telemetry
+
+import (
+	"os"
+	"strconv"
+	"unicode/utf8"
+
+	"sluice/internal/config"
+)
+
+// Formatter writes formats. It is one worker's: its scratch is reused.
+type Formatter struct {
+	Hostname string
+	Env      func(string) string
+	scratch  []byte
+}
+
+// NewFormatter makes a Formatter; env answers %ENVIRONMENT(X)%.
+func NewFormatter(env func(string) string) *Formatter {
+	name, err := os.Hostname()
+	if err != nil {
+		name = ""
+	}
+	return &Formatter{Hostname: name, Env: env}
+}
+
+// kind is the type of an operator's value.
+type kind uint8
+
+const (
+	missing kind = iota
+	text
+	number
+	raw // JSON already
+)
+
+// Text appends the text of f for r to dst.
+func (w *Formatter) Text(dst []byte, f *config.Format, r *Record) []byte {
+	if f == nil {
+		return dst
+	}
+	for i := range f.Items {
+		it := &f.Items[i]
+		if it.Op == "" {
+			dst = append(dst, it.Text...)
+			continue
+		}
+		start := len(dst)
+		out, k := w.op(dst, it, r)
+		if k == missing {
+			dst = out[:start]
+			if !f.OmitEmpty {
+				dst = append(dst, '-')
+			}
+			continue
+		}
+		dst = out
+		if it.Max > 0 && len(dst)-start > it.Max {
+			dst = dst[:start+it.Max]
+		}
+	}
+	return dst
+}
+
+// JSON appends the object of j for r to dst.
+func (w *Formatter) JSON(dst []byte, j *config.JSONFormat, r *Record) []byte {
+	dst = append(dst, '{')
+	first := true
+	for i, k := range j.Keys {
+		if j.OmitEmpty && w.omits(&j.Values[i], r) {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(appendQuoted(dst, k), ':')
+		dst = w.value(dst, &j.Values[i], j.OmitEmpty, r)
+	}
+	return append(dst, '}')
+}
+
+// omits reports whether a leaf has no value, so that its key goes too.
+func (w *Formatter) omits(v *config.JSONValue, r *Record) bool {
+	if v.IsVal {
+		return v.Const == nil
+	}
+	if v.Format == nil || len(v.Format.Items) != 1 || v.Format.Items[0].Op == "" {
+		return false
+	}
+	out, k := w.op(w.scratch[:0], &v.Format.Items[0], r)
+	w.scratch = out[:0]
+	return k == missing
+}
+
+func (w *Formatter) value(dst []byte, v *config.JSONValue, omit bool, r *Record) []byte {
+	switch {
+	case v.IsVal:
+		return AppendValue(dst, v.Const)
+	case v.Object != nil:
+		return w.JSON(dst, v.Object, r)
+	case v.List != nil:
+		dst = append(dst, '[')
+		n := 0
+		for i := range v.List {
+			if omit && w.omits(&v.List[i], r) {
+				continue
+			}
+			if n++; n > 1 {
+				dst = append(dst, ',')
+			}
+			dst = w.value(dst, &v.List[i], omit, r)
+		}
+		return append(dst, ']')
+	}
+	f := v.Format
+	if f == nil {
+		return append(dst, `""`...)
+	}
+	if len(f.Items) == 1 && f.Items[0].Op != "" {
+		return w.typed(dst, &f.Items[0], r)
+	}
+	out := w.Text(w.scratch[:0], f, r)
+	dst = appendQuoted(dst, out)
+	w.scratch = out[:0]
+	return dst
+}
+
+func (w *Formatter) typed(dst []byte, it *config.FormatItem, r *Record) []byte {
+	out, k := w.op(w.scratch[:0], it, r)
+	if k == text && it.Max > 0 && len(out) > it.Max {
+		out = out[:it.Max]
+	}
+	switch k {
+	case missing:
+		dst = append(dst, "null"...)
+	case text:
+		dst = appendQuoted(dst, out)
+	default:
+		dst = append(dst, out...)
+	}
+	w.scratch = out[:0]
+	return dst
+}
+
+// AppendValue appends a metadata value as JSON.
+func AppendValue(dst []byte, v config.Value) []byte {
+	switch v := v.(type) {
+	case string:
+		return appendQuoted(dst, v)
+	case float64:
+		return strconv.AppendFloat(dst, v, 'g', -1, 64)
+	case bool:
+		return strconv.AppendBool(dst, v)
+	case config.List:
+		dst = append(dst, '[')
+		for i, e := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = AppendValue(dst, e)
+		}
+		return append(dst, ']')
+	case config.Struct:
+		return appendStruct(dst, v)
+	}
+	return append(dst, "null"...)
+}
+
+func appendStruct(dst []byte, s config.Struct) []byte {
+	dst = append(dst, '{')
+	for i, k := range sortedKeys(s) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(appendQuoted(dst, k), ':')
+		dst = AppendValue(dst, s[k])
+	}
+	return append(dst, '}')
+}
+
+const hex = "0123456789abcdef"
+
+// appendQuoted appends s as a JSON string. Bytes that aren't UTF-8 become
+// \u00xx escapes, so that a line stays JSON whatever came in.
+func appendQuoted[T string | []byte](dst []byte, s T) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '\n':
+			dst = append(dst, '\\', 'n')
+		case c == '\r':
+			dst = append(dst, '\\', 'r')
+		case c == '\t':
+			dst = append(dst, '\\', 't')
+		case c < 0x20 || c == 0x7f:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			dst = append(dst, c)
+		default:
+			_, n := utf8.DecodeRuneInString(string(s[i:min(len(s), i+utf8.UTFMax)]))
+			if n == 1 {
+				dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+				break
+			}
+			dst = append(dst, s[i:i+n]...)
+			i += n
+			continue
+		}
+		i++
+	}
+	return append(dst, '"')
+}

@@ -1,0 +1,141 @@
+package telemetry
+
+// IstioMetrics are one worker's istio_* metrics. A series is found by a small
+// comparable key whose parts are interned (peers, services) and its labels are
+// built when it is first seen.
+type IstioMetrics struct {
+	requests map[IstioKey]*istioSeries
+	tcp      map[IstioKey]*istioTCP
+	order    []*istioSeries
+	orderTCP []*istioTCP
+}
+
+// IstioKey identifies a series of one filter's metrics.
+type IstioKey struct {
+	Scope    *IstioScope
+	Peer     *Peer
+	Service  *Service
+	Host     string // destination_service fallback
+	Workload string // endpoint metadata
+	Flags    uint64
+	Code     uint16
+	GRPC     int16 // -2: not gRPC
+	Protocol uint8 // of request_protocol: 0 http, 1 grpc, 2 tcp
+	MTLS     bool
+	URI      string // peer principal
+}
+
+// IstioScope is one configured stats filter: it builds the labels.
+type IstioScope struct {
+	Labels func(k *IstioKey, flags string) []Label
+}
+
+type istioSeries struct {
+	labels        []Label
+	count         uint64
+	duration      histogram
+	in, out       histogram
+	msgIn, msgOut uint64
+	grpc          bool
+}
+
+type istioTCP struct {
+	labels                     []Label
+	opened, closed, sent, recv uint64
+}
+
+// bounds are Envoy's default histogram buckets.
+var bounds = [...]float64{0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000, 600000, 1800000, 3600000}
+
+// Bounds gives the upper bounds of histogram buckets; +Inf is implied after
+// the last.
+func Bounds() []float64 { b := bounds; return b[:] }
+
+type histogram struct {
+	n   [len(bounds) + 1]uint64
+	sum float64
+}
+
+func (h *histogram) add(v float64) {
+	i := 0
+	for i < len(bounds) && v > bounds[i] {
+		i++
+	}
+	h.n[i]++
+	h.sum += v
+}
+
+func newIstioMetrics() *IstioMetrics {
+	return &IstioMetrics{requests: make(map[IstioKey]*istioSeries), tcp: make(map[IstioKey]*istioTCP)}
+}
+
+// Request counts a finished request.
+func (m *IstioMetrics) Request(k IstioKey, r *Record) {
+	k.Flags = r.Flags.mask()
+	s := m.requests[k]
+	if s == nil {
+		s = &istioSeries{labels: k.Scope.Labels(&k, flagText(r)), grpc: k.Protocol == 1}
+		m.requests[k] = s
+		m.order = append(m.order, s)
+	}
+	s.count++
+	s.duration.add(float64(r.End-r.Start) / 1e6)
+	s.in.add(float64(r.BytesIn + r.DownHeadIn))
+	s.out.add(float64(r.BytesOut + r.DownHeadOut))
+	s.msgIn += r.MessagesIn
+	s.msgOut += r.MessagesOut
+}
+
+// TCP counts a connection's progress: what was opened, closed, sent and
+// received since the last call.
+func (m *IstioMetrics) TCP(k IstioKey, r *Record, opened, closed, sent, received uint64) {
+	k.Flags = r.Flags.mask()
+	s := m.tcp[k]
+	if s == nil {
+		s = &istioTCP{labels: k.Scope.Labels(&k, flagText(r))}
+		m.tcp[k] = s
+		m.orderTCP = append(m.orderTCP, s)
+	}
+	s.opened += opened
+	s.closed += closed
+	s.sent += sent
+	s.recv += received
+}
+
+func flagText(r *Record) string {
+	if r.Flags.Empty() {
+		return "-"
+	}
+	return string(r.Flags.Append(nil, false))
+}
+
+func (m *IstioMetrics) collect(out []Metric) []Metric {
+	for _, s := range m.order {
+		out = append(out, Metric{Name: "istio_requests_total", Prom: "istio_requests_total", Labels: s.labels, Value: s.count},
+			s.duration.metric("istio_request_duration_milliseconds", s.labels),
+			s.in.metric("istio_request_bytes", s.labels), s.out.metric("istio_response_bytes", s.labels))
+		if s.grpc {
+			out = append(out, Metric{Name: "istio_request_messages_total", Prom: "istio_request_messages_total", Labels: s.labels, Value: s.msgIn},
+				Metric{Name: "istio_response_messages_total", Prom: "istio_response_messages_total", Labels: s.labels, Value: s.msgOut})
+		}
+	}
+	for _, s := range m.orderTCP {
+		for _, c := range []struct {
+			name string
+			n    uint64
+		}{{"istio_tcp_connections_opened_total", s.opened}, {"istio_tcp_connections_closed_total", s.closed},
+			{"istio_tcp_sent_bytes_total", s.sent}, {"istio_tcp_received_bytes_total", s.recv}} {
+			out = append(out, Metric{Name: c.name, Prom: c.name, Labels: s.labels, Value: c.n})
+		}
+	}
+	return out
+}
+
+func (h *histogram) metric(name string, labels []Label) Metric {
+	m := Metric{Name: name, Prom: name, Labels: labels, Kind: Histogram, Sum: h.sum, Buckets: make([]uint64, len(h.n))}
+	for i, n := range h.n {
+		m.Value += n
+		m.Buckets[i] = m.Value
+	}
+	return m
+}

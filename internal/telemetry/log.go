@@ -1,0 +1,222 @@
+package telemetry
+
+import (
+	"strconv"
+
+	"sluice/internal/config"
+)
+
+// Log is a compiled list of access loggers, immutable and shared by workers.
+type Log struct{ loggers []logger }
+
+type logger struct {
+	filter *config.LogFilter
+	text   *config.Format
+	json   *config.JSONFormat
+	file   *File
+}
+
+// defaultFormat is the line of a file log without a format: Envoy's default.
+func defaultFormat() *config.Format {
+	op := func(op, arg string) config.FormatItem { return config.FormatItem{Op: op, Arg: arg} }
+	lit := func(s string) config.FormatItem { return config.FormatItem{Text: s} }
+	return &config.Format{Items: []config.FormatItem{lit("["), op("START_TIME", ""), lit(`] "`), op("REQ", ":method"), lit(" "),
+		{Op: "REQ", Arg: "x-envoy-original-path", Alt: ":path"}, lit(" "), op("PROTOCOL", ""), lit(`" `), op("RESPONSE_CODE", ""), lit(" "),
+		op("RESPONSE_FLAGS", ""), lit(" "), op("BYTES_RECEIVED", ""), lit(" "), op("BYTES_SENT", ""), lit(" "), op("DURATION", ""), lit(" "),
+		op("RESP", "x-envoy-upstream-service-time"), lit(` "`), op("REQ", "x-forwarded-for"), lit(`" "`), op("REQ", "user-agent"), lit(`" "`),
+		op("REQ", "x-request-id"), lit(`" "`), op("REQ", ":authority"), lit(`" "`), op("UPSTREAM_HOST", ""), lit("\"\n")}}
+}
+
+// Compile prepares a list of loggers. A file that can't be opened is an error
+// and its logger is left out; the others still work.
+func (f *Files) Compile(list []*config.AccessLog) (*Log, error) {
+	var first error
+	l := &Log{}
+	for _, a := range list {
+		sink, ok := a.Sink.(*config.FileLog)
+		if !ok {
+			continue // streamed logs are delivered by their own exporters
+		}
+		file, err := f.Open(sink.Path)
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		c := logger{filter: a.Filter, text: sink.Text, json: sink.JSON, file: file}
+		if c.text == nil && c.json == nil {
+			c.text = defaultFormat()
+		}
+		l.loggers = append(l.loggers, c)
+	}
+	if len(l.loggers) == 0 {
+		return nil, first
+	}
+	return l, first
+}
+
+// Writer writes access logs for one worker.
+type Writer struct {
+	Worker int
+	Format *Formatter
+	line   []byte
+	joined []byte
+}
+
+// Emit writes r to every logger of l that wants it; a nil l is none.
+func (w *Writer) Emit(l *Log, r *Record) {
+	if l == nil {
+		return
+	}
+	for i := range l.loggers {
+		g := &l.loggers[i]
+		if g.filter != nil && !w.Passes(g.filter, r) {
+			continue
+		}
+		line := w.line[:0]
+		if g.json != nil {
+			line = append(w.Format.JSON(line, g.json, r), '\n')
+		} else {
+			line = w.Format.Text(line, g.text, r)
+		}
+		g.file.Write(w.Worker, line)
+		w.line = line
+	}
+}
+
+// Passes reports whether a filter lets r through.
+func (w *Writer) Passes(f *config.LogFilter, r *Record) bool {
+	switch f.Kind {
+	case config.LogAnd:
+		for i := range f.Sub {
+			if !w.Passes(&f.Sub[i], r) {
+				return false
+			}
+		}
+		return true
+	case config.LogOr:
+		for i := range f.Sub {
+			if w.Passes(&f.Sub[i], r) {
+				return true
+			}
+		}
+		return false
+	case config.LogStatus:
+		return compare(f.Op, uint64(r.Code), f.Number)
+	case config.LogDuration:
+		return compare(f.Op, uint64(r.End-r.Start)/1e6, f.Number)
+	case config.LogNotHealthCheck:
+		return !r.HealthCheck
+	case config.LogTraceable:
+		return r.Sampled
+	case config.LogRuntime:
+		return r.random() < uint64(f.Percent.PerMillion)
+	case config.LogHeader:
+		return f.Header == nil || r.headerMatches(f.Header)
+	case config.LogResponseFlag:
+		return passesFlags(f.Flags, &r.Flags)
+	case config.LogGRPCStatus:
+		return passesGRPC(f, r)
+	case config.LogMetadata:
+		return passesMetadata(f, r)
+	case config.LogType:
+		return contains(f.Types, r.LogType) != f.Exclude
+	}
+	return true
+}
+
+func compare(op config.Comparison, v, limit uint64) bool {
+	switch op {
+	case config.CompareGE:
+		return v >= limit
+	case config.CompareLE:
+		return v <= limit
+	case config.CompareNE:
+		return v != limit
+	}
+	return v == limit
+}
+
+// random is the request's own number in a million, so that one request is
+// logged by all loggers of equal share or by none.
+func (r *Record) random() uint64 {
+	var n uint64
+	for _, c := range r.StreamID[8:] {
+		n = n<<8 | uint64(c)
+	}
+	return (n ^ n>>29) % 1_000_000
+}
+
+func passesFlags(want []string, have *Flags) bool {
+	if len(want) == 0 {
+		return !have.Empty()
+	}
+	for _, f := range have.list[:have.n] {
+		if contains(want, f.String()) {
+			return true
+		}
+	}
+	return false
+}
+
+func passesGRPC(f *config.LogFilter, r *Record) bool {
+	n, ok := r.GRPCStatus()
+	if !ok {
+		return false
+	}
+	hit := false
+	for _, c := range f.Codes {
+		hit = hit || c == n
+	}
+	return hit != f.Exclude
+}
+
+func passesMetadata(f *config.LogFilter, r *Record) bool {
+	m := f.Metadata
+	if m == nil {
+		return true
+	}
+	v, ok := r.Dynamic.Lookup(m.Namespace, m.Path...)
+	if !ok {
+		return f.MatchNo
+	}
+	s, isText := v.(string)
+	switch {
+	case m.Value == nil:
+		return true
+	case m.Value.String != nil:
+		return (isText && m.Value.String.Match(s)) != m.Invert
+	case m.Value.Bool != nil:
+		b, isBool := v.(bool)
+		return (isBool && b == *m.Value.Bool) != m.Invert
+	case m.Value.Number != nil:
+		n, isNumber := v.(float64)
+		return (isNumber && n >= m.Value.Number[0] && n <= m.Value.Number[1]) != m.Invert
+	}
+	return !m.Invert
+}
+
+// headerMatches is Envoy's header matcher over the request's head.
+func (r *Record) headerMatches(m *config.HeaderMatch) bool {
+	v, ok := Header(r.Request, m.Name)
+	switch {
+	case m.Present || m.Absent:
+		return ok != m.Absent != m.Invert
+	case !ok && !m.TreatMissingAsEmpty:
+		return false
+	case m.Range != nil:
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		return (err == nil && n >= m.Range[0] && n < m.Range[1]) != m.Invert
+	}
+	return (m.String == nil || m.String.Match(string(v))) != m.Invert
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,267 @@
+package telemetry
+
+import (
+	"context"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// Label is one label of a metric.
+type Label struct{ Name, Value string }
+
+// Kind is the type of a metric.
+type Kind uint8
+
+// The kinds.
+const (
+	Counter Kind = iota
+	Gauge
+	Histogram
+)
+
+// Metric is one value at a scrape. Name is Envoy's dotted name; Prom and Labels
+// are what Prometheus sees.
+type Metric struct {
+	Name   string
+	Prom   string
+	Labels []Label
+	Kind   Kind
+	Value  uint64
+	// Of a histogram: cumulative counts by upper bound, and the sum.
+	Buckets []uint64
+	Sum     float64
+}
+
+// Stat names one slot of a Group: its suffix below the group's name, and its
+// kind.
+type Stat struct {
+	Name  string
+	Gauge bool
+}
+
+// Group is a block of counters of one thing (a cluster, a connection manager,
+// a listener) on one worker. Only that worker changes Values; a scrape runs on
+// the worker too, so plain additions are enough.
+type Group struct {
+	Scope  string // "cluster", "http", "listener"
+	Name   string
+	Stats  []Stat
+	Values []uint64
+	codes  []codeCount
+	More   func(emit func(name string, value uint64, kind Kind)) // computed at scrape; may be nil
+}
+
+type codeCount struct {
+	prefix string
+	code   int
+	n      uint64
+}
+
+// Code counts a response code below prefix ("upstream_rq_"), and its class.
+func (g *Group) Code(prefix string, code int) {
+	for i := range g.codes {
+		if c := &g.codes[i]; c.code == code && c.prefix == prefix {
+			c.n++
+			return
+		}
+	}
+	g.codes = append(g.codes, codeCount{prefix, code, 1})
+}
+
+// Set is one worker's metrics.
+type Set struct {
+	groups []*Group
+	Istio  *IstioMetrics
+}
+
+// NewSet makes an empty Set.
+func NewSet() *Set { return &Set{Istio: newIstioMetrics()} }
+
+// Add registers a group; the caller keeps it and counts in Values.
+func (s *Set) Add(scope, name string, stats []Stat) *Group {
+	g := &Group{Scope: scope, Name: name, Stats: stats, Values: make([]uint64, len(stats))}
+	s.groups = append(s.groups, g)
+	return g
+}
+
+// Remove takes a group out; its counts are gone.
+func (s *Set) Remove(g *Group) {
+	for i, h := range s.groups {
+		if h == g {
+			s.groups = append(s.groups[:i], s.groups[i+1:]...)
+			return
+		}
+	}
+}
+
+// Registry gathers the metrics of all workers.
+type Registry struct {
+	mu      sync.Mutex
+	workers []registered
+	globals []func(emit func(Metric))
+}
+
+type registered struct {
+	post func(func())
+	set  *Set
+}
+
+// Register adds a worker: post runs a function on it.
+func (r *Registry) Register(post func(func()), set *Set) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workers = append(r.workers, registered{post, set})
+}
+
+// Global adds a source that is read on the scraping goroutine, for counters of
+// the control path.
+func (r *Registry) Global(f func(emit func(Metric))) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.globals = append(r.globals, f)
+}
+
+// Gather merges the metrics of all workers, sorted by name and labels. A worker
+// that doesn't answer before ctx ends is left out.
+func (r *Registry) Gather(ctx context.Context) []Metric {
+	r.mu.Lock()
+	workers, globals := r.workers, r.globals
+	r.mu.Unlock()
+	sum := make(map[string]*Metric)
+	for _, w := range workers {
+		done := make(chan []Metric, 1)
+		w.post(func() { done <- w.set.collect() })
+		select {
+		case list := <-done:
+			for i := range list {
+				merge(sum, &list[i])
+			}
+		case <-ctx.Done():
+		}
+	}
+	for _, g := range globals {
+		g(func(m Metric) { merge(sum, &m) })
+	}
+	out := make([]Metric, 0, len(sum))
+	for _, m := range sum {
+		out = append(out, *m)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].key() < out[j].key() })
+	return out
+}
+
+func (m *Metric) key() string {
+	if len(m.Labels) == 0 {
+		return m.Name
+	}
+	var b strings.Builder
+	b.WriteString(m.Name)
+	for _, l := range m.Labels {
+		b.WriteByte(0)
+		b.WriteString(l.Name)
+		b.WriteByte(1)
+		b.WriteString(l.Value)
+	}
+	return b.String()
+}
+
+func merge(sum map[string]*Metric, m *Metric) {
+	k := m.key()
+	have := sum[k]
+	if have == nil {
+		c := *m
+		sum[k] = &c
+		return
+	}
+	have.Value += m.Value
+	have.Sum += m.Sum
+	for i := range m.Buckets {
+		have.Buckets[i] += m.Buckets[i]
+	}
+}
+
+func (s *Set) collect() []Metric {
+	var out []Metric
+	for _, g := range s.groups {
+		out = g.collect(out)
+	}
+	return s.Istio.collect(out)
+}
+
+// tagOf is the label under which Prometheus shows a scope's name.
+func tagOf(scope string) string {
+	switch scope {
+	case "cluster":
+		return "envoy_cluster_name"
+	case "http":
+		return "envoy_http_conn_manager_prefix"
+	case "tcp":
+		return "envoy_tcp_prefix"
+	case "listener":
+		return "envoy_listener_address"
+	}
+	return "name"
+}
+
+func (g *Group) collect(out []Metric) []Metric {
+	labels := []Label{{tagOf(g.Scope), g.Name}}
+	add := func(name string, v uint64, kind Kind, more ...Label) {
+		prom := "envoy_" + g.Scope + "_" + promName(name)
+		out = append(out, Metric{Name: g.Scope + "." + g.Name + "." + name, Prom: prom,
+			Labels: append(labels[:1:1], more...), Kind: kind, Value: v})
+	}
+	for i, s := range g.Stats {
+		kind := Counter
+		if s.Gauge {
+			kind = Gauge
+		}
+		add(s.Name, g.Values[i], kind)
+	}
+	if g.More != nil {
+		g.More(func(name string, v uint64, k Kind) { add(name, v, k) })
+	}
+	return g.collectCodes(out, labels)
+}
+
+func (g *Group) collectCodes(out []Metric, labels []Label) []Metric {
+	classes := make(map[string]*Metric)
+	for _, c := range g.codes {
+		n := itoa(c.code)
+		base := g.Scope + "." + g.Name + "." + c.prefix
+		out = append(out, Metric{Name: base + n, Prom: "envoy_" + g.Scope + "_" + promName(strings.TrimSuffix(c.prefix, "_")),
+			Labels: append(labels[:1:1], Label{"envoy_response_code", n}), Value: c.n})
+		class := n[:1] + "xx"
+		if m := classes[c.prefix+class]; m != nil {
+			m.Value += c.n
+			continue
+		}
+		classes[c.prefix+class] = &Metric{Name: base + class, Prom: "envoy_" + g.Scope + "_" + promName(c.prefix) + "xx",
+			Labels: append(labels[:1:1], Label{"envoy_response_code_class", n[:1]}), Value: c.n}
+	}
+	for _, m := range classes {
+		out = append(out, *m)
+	}
+	return out
+}
+
+func promName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' {
+			return '_'
+		}
+		return r
+	}, s)
+}
+
+func itoa(n int) string {
+	var b [20]byte
+	i := len(b)
+	for {
+		i--
+		b[i] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			return string(b[i:])
+		}
+	}
+}

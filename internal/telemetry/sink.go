@@ -1,0 +1,161 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// laneLimit bounds what one worker may have waiting for one file; lines beyond
+// it are dropped and counted.
+const laneLimit = 4 << 20
+
+// Files are the access log files of a process. A worker appends lines to its
+// own lane of a File and never waits; Run writes them out.
+type Files struct {
+	workers  int
+	interval time.Duration
+
+	mu    sync.Mutex
+	files map[string]*File
+	out   map[string]io.Writer // "/dev/stdout" and "/dev/stderr"
+}
+
+// NewFiles prepares for a number of workers. interval is the time between
+// writes; stdout and stderr stand for the files of these names.
+func NewFiles(workers int, interval time.Duration, stdout, stderr io.Writer) *Files {
+	if interval <= 0 {
+		interval = 200 * time.Millisecond
+	}
+	return &Files{workers: workers, interval: interval, files: make(map[string]*File),
+		out: map[string]io.Writer{"/dev/stdout": stdout, "/dev/stderr": stderr}}
+}
+
+// File is one open log file.
+type File struct {
+	path    string
+	to      io.Writer
+	close   func() error
+	lanes   []lane
+	dropped atomic.Uint64
+}
+
+// lane holds one worker's lines. The busy flag is taken by the worker for an
+// append and by the flusher for a swap of two slice headers; a worker that finds
+// it taken puts the line into spare, which is its own.
+type lane struct {
+	busy  atomic.Bool
+	lines []byte
+	spare []byte
+	_     [64]byte
+}
+
+// Open gives the File of a path, opened for appending.
+func (f *Files) Open(path string) (*File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if have := f.files[path]; have != nil {
+		return have, nil
+	}
+	file := &File{path: path, lanes: make([]lane, f.workers), to: f.out[path]}
+	if file.to == nil {
+		o, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("opening access log %s: %w", path, err)
+		}
+		file.to, file.close = o, o.Close
+	}
+	f.files[path] = file
+	return file, nil
+}
+
+// Write appends one line to the lane of a worker. It never blocks.
+func (f *File) Write(worker int, line []byte) {
+	l := &f.lanes[worker]
+	if !l.busy.CompareAndSwap(false, true) {
+		if len(l.spare) < laneLimit {
+			l.spare = append(l.spare, line...)
+		} else {
+			f.dropped.Add(1)
+		}
+		return
+	}
+	if len(l.spare) > 0 {
+		l.lines = append(l.lines, l.spare...)
+		l.spare = l.spare[:0]
+	}
+	if len(l.lines) < laneLimit {
+		l.lines = append(l.lines, line...)
+	} else {
+		f.dropped.Add(1)
+	}
+	l.busy.Store(false)
+}
+
+// Dropped is the number of lines that were lost because the file couldn't keep
+// up.
+func (f *File) Dropped() uint64 { return f.dropped.Load() }
+
+func (f *File) flush(buf []byte) []byte {
+	for i := range f.lanes {
+		l := &f.lanes[i]
+		if !l.busy.CompareAndSwap(false, true) {
+			continue // next time
+		}
+		buf, l.lines = l.lines, buf[:0]
+		l.busy.Store(false)
+		if len(buf) > 0 {
+			// A full disk loses lines; the traffic goes on.
+			if _, err := f.to.Write(buf); err != nil {
+				f.dropped.Add(1)
+			}
+		}
+		if cap(buf) > 1<<20 {
+			buf = nil
+		}
+	}
+	return buf
+}
+
+// Flush writes out what is waiting.
+func (f *Files) Flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var buf []byte
+	for _, file := range f.files {
+		buf = file.flush(buf)
+	}
+}
+
+// Run writes lines out until ctx ends, then once more, and closes the files.
+func (f *Files) Run(ctx context.Context) error {
+	t := time.NewTicker(f.interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			f.Flush()
+		case <-ctx.Done():
+			f.Flush()
+			return f.closeAll()
+		}
+	}
+}
+
+func (f *Files) closeAll() (first error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path, file := range f.files {
+		if file.close != nil {
+			if err := file.close(); err != nil && first == nil {
+				first = fmt.Errorf("closing access log %s: %w", path, err)
+			}
+		}
+		delete(f.files, path)
+	}
+	return first
+}

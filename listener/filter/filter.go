@@ -1,0 +1,132 @@
+// Package filter is what HTTP filters and the terminal that runs them agree on:
+// the exchange a filter sees and the few things it may do. The filters
+// themselves are one package each below this one; listener/httpproxy builds the
+// chains and runs them.
+//
+// A filter is built once from its policy and used by every worker, so it holds
+// no state of a request: that is in the Exchange and in the filter's slot of it.
+package filter
+
+import (
+	"sluice/internal/config"
+	"sluice/internal/httpmsg"
+	"sluice/internal/telemetry"
+	"sluice/internal/worker"
+	"sluice/listener/downstream"
+)
+
+// Verdict is what happens after a filter looked at a request.
+type Verdict uint8
+
+// The verdicts. Stop means that the filter answered by Exchange.Reply; Park
+// means that it will call Exchange.Resume, on the worker, when it knows more.
+const (
+	Continue Verdict = iota
+	Stop
+	Park
+)
+
+// HTTP is an HTTP filter.
+type HTTP interface {
+	// Decode looks at a request's head, in the order of the chain.
+	Decode(x *Exchange, s *Slot) Verdict
+	// Encode looks at a response's head, in reverse order; a local reply passes
+	// the filters that its request had passed.
+	Encode(x *Exchange, s *Slot)
+}
+
+// Body is a filter that also looks at content. What it returns is passed on in
+// the place of p; it may be p, changed in place.
+type Body interface {
+	DecodeData(x *Exchange, s *Slot, p []byte, end bool) []byte
+	EncodeData(x *Exchange, s *Slot, p []byte, end bool) []byte
+}
+
+// Trailers is a filter that looks at the trailers of the response.
+type Trailers interface {
+	EncodeTrailers(x *Exchange, s *Slot, t *httpmsg.Head)
+}
+
+// Logger is a filter that is told of the finished record, once a request, after
+// its last byte.
+type Logger interface {
+	Log(x *Exchange, s *Slot)
+}
+
+// Destroyer is a filter that must give something back when a request is over,
+// however it ended.
+type Destroyer interface {
+	Done(x *Exchange, s *Slot)
+}
+
+// Slot is a filter's memory of one request. Timer is stopped for it at the end.
+type Slot struct {
+	N     [3]uint64
+	B     []byte // reused: empty at the start, its capacity kept
+	Timer worker.Timer
+	Any   any // of filters that park: their call under way
+}
+
+// Exchange is a request and its response as filters see them. It belongs to its
+// worker.
+type Exchange struct {
+	Worker   *worker.Worker
+	Conn     *downstream.Connection
+	Record   *telemetry.Record
+	Request  *httpmsg.Head
+	Response *httpmsg.Head // nil until there is one
+	Route    *config.Route // nil: none matched
+	End      bool          // the request has no content
+	Local    bool          // the response is our own
+	Random   uint64        // stable over the request
+	Set      *telemetry.Set
+	Stats    *telemetry.Group // of the connection manager, for counters by name
+	Scratch  []byte           // for joined header values
+
+	// ALPN is what the upstream handshake offers instead of the cluster's own;
+	// Key is the same, joined.
+	ALPN    []string
+	ALPNKey string
+
+	ops Ops
+}
+
+// Ops are the terminal's side of an Exchange.
+type Ops interface {
+	Reply(r Reply)
+	Resume()
+	ClearRoute()
+	Cluster(name string) *config.Cluster
+}
+
+// Bind sets the terminal's side; filters don't call it.
+func (x *Exchange) Bind(o Ops) { x.ops = o }
+
+// Reply answers the request in the upstream's place; the filter then returns
+// Stop, or has parked before.
+func (x *Exchange) Reply(r Reply) { x.ops.Reply(r) }
+
+// Resume goes on after Park.
+func (x *Exchange) Resume() { x.ops.Resume() }
+
+// ClearRoute has the route chosen again, by what the request is now.
+func (x *Exchange) ClearRoute() { x.ops.ClearRoute() }
+
+// Cluster gives the configuration of the cluster the route names, nil without.
+func (x *Exchange) Cluster() *config.Cluster {
+	if x.Route == nil || x.Route.Action == nil || x.Route.Action.Cluster == "" {
+		return nil
+	}
+	return x.ops.Cluster(x.Route.Action.Cluster)
+}
+
+// Reply is a local reply.
+type Reply struct {
+	Status  int
+	Body    string
+	Details string
+	Flag    telemetry.Flag
+	GRPC    int                     // gRPC status of the reply to a gRPC request, -1: by Status
+	Headers func(h *httpmsg.Head)   // adds headers; may be nil
+	Extra   []config.HeaderMutation // literal headers; may be nil
+}

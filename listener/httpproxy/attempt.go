@@ -1,0 +1,333 @@
+package httpproxy
+
+import (
+	"sluice/internal/httpmsg"
+	"sluice/internal/telemetry"
+	"sluice/listener/filter"
+	"sluice/listener/route"
+	"sluice/upstream"
+	"sluice/upstream/pool"
+)
+
+// attempt is one try of a request at one host: the pool's user and the receiver
+// of the response.
+type attempt struct {
+	r      *request
+	wait   pool.Request
+	host   *upstream.Host
+	conn   *pool.Conn
+	stream httpmsg.Stream // nil before there is one and after its end
+	opts   upstream.StreamOptions
+
+	sent   bool // the head went out
+	begun  bool // an interim or final head came
+	active bool // counted in host.Active
+}
+
+func (t *attempt) clear() {
+	t.host, t.conn, t.stream = nil, nil, nil
+	t.sent, t.begun, t.active = false, false, false
+	t.opts = upstream.StreamOptions{}
+}
+
+// sending reports whether the request's content goes straight out.
+func (t *attempt) sending() bool { return t.stream != nil && t.sent }
+
+// start asks for a stream to h.
+func (t *attempt) start(h *upstream.Host) {
+	r := t.r
+	t.host, t.conn, t.stream, t.sent, t.begun = h, nil, nil, false, false
+	h.Active++
+	t.active = true
+	r.rec.HostMetadata, r.rec.Workload = h.Endpoint.Metadata, h.Endpoint.Workload
+	t.wait.Priority = r.route.Config.Action.Priority
+	t.opts = upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.conn.facts.ID}
+	if r.cluster.Config.AutoSNI {
+		t.opts.Host = string(r.head.Authority())
+	}
+	r.cluster.Acquire(h, &t.wait, &t.opts)
+}
+
+// OnStream implements pool.User.
+func (t *attempt) OnStream(s httpmsg.Stream, c *pool.Conn) {
+	r := t.r
+	t.stream, t.conn = s, c
+	t.host.Report(upstream.Connected)
+	r.rec.UpstreamHost, r.rec.UpstreamHostname = t.host.Name, t.host.Hostname
+	r.rec.UpstreamLocal, r.rec.UpstreamConn, r.rec.UpstreamTLS = c.Local, c.ID, c.TLS
+	r.rec.UpstreamProtocol = c.Protocol()
+	r.upstreamHead()
+	now := r.local.worker.Now()
+	if r.rec.UpstreamSend == 0 {
+		r.rec.UpstreamSend = now
+	}
+	r.rec.UpHeadOut += uint64(headBytes(&r.head))
+	end := r.downEnd && len(r.body) == 0 && !r.hasTail
+	t.sent = true
+	if d := r.limits.upstream; d > 0 {
+		r.local.worker.Start(&r.total, d)
+	}
+	s.SendHead(&r.head, end)
+	if end {
+		r.rec.UpstreamSent = now
+		return
+	}
+	t.sendKept()
+}
+
+// upstreamHead settles what depends on the host and its connection.
+func (r *request) upstreamHead() {
+	a := r.route.Config.Action
+	if a.AutoHostRewrite && r.up.host.Hostname != "" && r.rec.Attempts == 1 {
+		r.local.bufC = append(r.local.bufC[:0], r.up.host.Hostname...)
+		route.SetHost(&r.head, r.local.bufC, a.AppendXFH, !r.proxy.config.Router.SuppressEnvoyHeaders)
+	}
+	scheme := "http"
+	if r.up.conn.TLS != nil {
+		scheme = "https"
+	}
+	if string(r.head.Scheme()) != scheme && r.up.stream.HTTP2() {
+		r.head.SetScheme([]byte(scheme))
+	}
+}
+
+// sendKept sends the content that came so far.
+func (t *attempt) sendKept() {
+	r := t.r
+	end := r.downEnd && !r.hasTail
+	if len(r.body) > 0 || end {
+		t.stream.SendData(r.body, end)
+	}
+	if r.hasTail && t.stream != nil {
+		t.stream.SendTrailers(&r.last)
+	}
+	if r.downEnd {
+		r.rec.UpstreamSent = r.local.worker.Now()
+	}
+	if !r.plan.armed() {
+		r.body = r.body[:0]
+	}
+	if r.heldDown && !r.parked {
+		r.heldDown = false
+		r.down.Resume()
+	}
+}
+
+// OnNoStream implements pool.User.
+func (t *attempt) OnNoStream(f pool.Failure) {
+	r := t.r
+	t.idleHost()
+	cause := failureCause(f.Kind)
+	if f.Kind != pool.Overflow && f.Kind != pool.PoolOverflow {
+		r.rec.UpstreamHost, r.rec.UpstreamHostname = t.host.Name, t.host.Hostname
+		r.rec.UpstreamFailure = f.Reason
+		if f.Kind == pool.ConnectTimeout {
+			t.host.Report(upstream.LocalTimeout)
+		} else {
+			t.host.Report(upstream.LocalFailure)
+		}
+	}
+	r.failed(cause, f.Reason)
+}
+
+// OnHead implements httpmsg.Receiver.
+func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
+	r := t.r
+	t.begun = true
+	r.touch()
+	r.rec.UpHeadIn += uint64(headBytes(h))
+	if h.Status < 200 && h.Status != 101 {
+		r.onInterim(h)
+		return
+	}
+	r.local.worker.Stop(&r.perTry)
+	t.report(h)
+	if end {
+		t.done()
+	}
+	if r.retryHead(h) || r.follow(h) {
+		return
+	}
+	r.rec.UpstreamFailure = ""
+	r.respond(h, end)
+	if h.Status == 101 && !r.over {
+		r.group.Values[cxUpgradesTotal]++
+	}
+	r.awaitTry()
+}
+
+// report tells outlier detection the outcome, gRPC statuses in the head by what
+// they mean.
+func (t *attempt) report(h *httpmsg.Head) {
+	code := h.Status
+	if t.r.grpc && h.Has(httpmsg.GRPCStatus) {
+		code = grpcToHTTP(string(h.Get(httpmsg.GRPCStatus)))
+	}
+	t.host.ReportCode(code)
+}
+
+// onInterim passes the first informational response on where that is asked for.
+func (r *request) onInterim(h *httpmsg.Head) {
+	r.plan.spent() // once anything came, nothing is retried
+	if r.interim || !r.proxy.config.Proxy100Continue || r.headOut {
+		return
+	}
+	switch h.Status {
+	case 100, 102, 103:
+		r.interim = true
+		r.resp.CopyFrom(h)
+		r.down.SendHead(&r.resp, false)
+		r.resp.Reset()
+	}
+}
+
+// OnData implements httpmsg.Receiver.
+func (t *attempt) OnData(p []byte, end bool) {
+	r := t.r
+	if end {
+		t.done()
+	}
+	if r.over || !r.headOut {
+		return
+	}
+	r.touch()
+	if r.chain.bodies {
+		p = r.filterResponse(p, end)
+	}
+	r.rec.BytesOut += uint64(len(p))
+	if end {
+		r.rec.ResponseEnd = r.local.worker.Now()
+	}
+	r.down.SendData(p, end)
+	if end {
+		r.finish()
+		return
+	}
+	if !r.over && r.down.Buffered() > httpmsg.HighWater && t.stream != nil {
+		t.stream.Pause()
+	}
+	if r.plan.tryIdle() > 0 && !r.over {
+		r.awaitTry()
+	}
+}
+
+func (r *request) filterResponse(p []byte, end bool) []byte {
+	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+		if b, ok := r.chain.filters[i].(filter.Body); ok {
+			p = b.EncodeData(&r.x, r.slot(i), p, end)
+		}
+	}
+	return p
+}
+
+// OnTrailers implements httpmsg.Receiver.
+func (t *attempt) OnTrailers(h *httpmsg.Head) {
+	r := t.r
+	t.done()
+	if r.over || !r.headOut {
+		return
+	}
+	r.tail.CopyFrom(h)
+	r.rec.Trailers = &r.tail
+	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+		if f, ok := r.chain.filters[i].(filter.Trailers); ok {
+			f.EncodeTrailers(&r.x, r.slot(i), &r.tail)
+		}
+	}
+	r.rec.ResponseEnd = r.local.worker.Now()
+	r.down.SendTrailers(&r.tail)
+	r.finish()
+}
+
+// OnReset implements httpmsg.Receiver.
+func (t *attempt) OnReset(reason httpmsg.ResetReason) {
+	r := t.r
+	t.release()
+	if r.over {
+		return
+	}
+	r.cluster.Stats[pool.RqRxReset]++
+	t.host.Report(upstream.LocalFailure)
+	r.failed(resetCause(reason), "")
+}
+
+// OnDrain implements httpmsg.Receiver: the upstream takes more.
+func (t *attempt) OnDrain() { t.r.down.Resume() }
+
+// done ends the exchange: the response is whole. An HTTP/2 request that is not
+// is given up, since nobody reads it any more.
+func (t *attempt) done() {
+	if t.stream == nil {
+		return
+	}
+	if t.stream.HTTP2() && !t.r.downEnd {
+		t.stream.Reset(httpmsg.ResetReason{})
+	}
+	t.release()
+}
+
+// release gives stream and host back.
+func (t *attempt) release() {
+	t.idleHost()
+	if t.stream != nil {
+		t.stream = nil
+		t.conn.Release(t.wait.Priority)
+	}
+}
+
+func (t *attempt) idleHost() {
+	if t.active {
+		t.active = false
+		t.host.Active--
+	}
+}
+
+// cancel gives the try up; the pool and the engine will not call any more.
+func (t *attempt) cancel(kind httpmsg.ResetKind) {
+	if t.wait.Waiting() {
+		t.wait.Cancel()
+	}
+	if t.stream != nil {
+		t.r.cluster.Stats[pool.RqTxReset]++
+		t.stream.Reset(httpmsg.ResetReason{Kind: kindOr(kind, httpmsg.ResetLocal)})
+	}
+	t.release()
+}
+
+func kindOr(k, d httpmsg.ResetKind) httpmsg.ResetKind {
+	if k == httpmsg.ResetNone {
+		return d
+	}
+	return k
+}
+
+// grpcToHTTP is what a gRPC status means as an HTTP one.
+func grpcToHTTP(s string) int {
+	switch s {
+	case "0":
+		return 200
+	case "1":
+		return 499
+	case "3", "9", "11":
+		return 400
+	case "4":
+		return 504
+	case "5":
+		return 404
+	case "6", "10":
+		return 409
+	case "7":
+		return 403
+	case "8":
+		return 429
+	case "12":
+		return 501
+	case "14":
+		return 503
+	case "16":
+		return 401
+	}
+	return 500
+}
+
+func addFlag(r *request, f telemetry.Flag) { r.rec.Flags.Set(f) }

@@ -1,0 +1,322 @@
+package httpproxy
+
+import (
+	"crypto/tls"
+	"strings"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/h1"
+	"sluice/internal/h2"
+	"sluice/internal/httpmsg"
+	"sluice/internal/telemetry"
+	"sluice/internal/worker"
+	"sluice/listener/downstream"
+)
+
+// engine is the server side of a connection: internal/h1.Server or
+// internal/h2.Server.
+type engine interface {
+	Feed(b []byte) (consumed int, err error)
+	EOF()
+	Closed(err error)
+	Flushed()
+	Drain()
+}
+
+// conn is one downstream connection: the worker's handler of its socket and the
+// engine's handler of its requests.
+type conn struct {
+	proxy  *Proxy
+	local  *local
+	down   *downstream.Connection
+	wire   *worker.Conn
+	engine engine
+	h1     *h1.Server // nil unless HTTP/1
+	h2     *h2.Server // nil unless HTTP/2
+	group  *telemetry.Group
+	facts  telemetry.Conn
+	xfcc   []byte // our element of x-forwarded-client-cert, made once
+
+	active   int
+	requests int
+	draining bool
+	closed   bool
+	idle     worker.Timer
+	headers  worker.Timer
+	duration worker.Timer
+	drain    worker.Timer
+}
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+func newConn(p *Proxy, l *local, d *downstream.Connection) {
+	c := &conn{proxy: p, local: l, down: d, wire: d.Conn, group: p.group(l)}
+	c.facts = connFacts(d)
+	c.idle.Fire, c.headers.Fire, c.duration.Fire, c.drain.Fire = c.onIdle, c.onSlowHead, c.onDuration, c.onDrained
+	v := c.group.Values
+	v[cxTotal]++
+	v[cxActive]++
+	if d.TLS != nil {
+		v[cxSSLTotal]++
+	}
+	c.wire.SetLinger(p.config.DelayedCloseTimeout)
+	switch {
+	case p.config.Codec == config.CodecHTTP2, d.TLS != nil && d.TLS.ALPN == "h2" && p.config.Codec == config.CodecAuto:
+		c.speakHTTP2()
+	case p.config.Codec == config.CodecHTTP1, d.TLS != nil && d.TLS.ALPN != "":
+		c.speakHTTP1()
+	}
+	if t := p.config.MaxConnDuration; t > 0 {
+		l.worker.Start(&c.duration, t)
+	}
+	c.rest()
+	d.OnDrain = c.onListenerDrain
+	if d.Draining {
+		c.onListenerDrain()
+	}
+	c.wire.SetHandler(c)
+}
+
+func connFacts(d *downstream.Connection) telemetry.Conn {
+	f := telemetry.Conn{ID: d.ID, Start: d.Start, Local: d.Dst, Remote: d.Src, Direct: d.DirectSrc, SNI: d.SNI, Failure: d.TransportFailure,
+		Termination: d.Termination}
+	if d.Listener != nil {
+		f.Listener, f.StatPrefix, f.Direction = d.Listener.Name, d.Listener.StatPrefix, d.Listener.Direction
+	}
+	if d.Chain != nil {
+		f.Chain = d.Chain.Name
+	}
+	if t := d.TLS; t != nil {
+		f.ALPN = t.ALPN
+		f.TLS = &telemetry.TLS{Version: strings.ReplaceAll(tls.VersionName(t.Version), "TLS ", "TLSv"), Cipher: cipherName(t.Cipher),
+			SessionID: t.Session, PeerURI: t.PeerURIs, PeerDNS: t.PeerDNS, LocalURI: t.LocalURIs, LocalDNS: t.LocalDNS,
+			PeerSubject: t.PeerSubject, PeerIssuer: t.PeerIssuer, LocalSubject: t.LocalSubject, PeerSum: t.PeerHash,
+			PeerSerial: t.PeerSerial, Presented: len(t.Peer) > 0, Validated: t.Verified}
+		if len(t.Peer) > 0 {
+			f.TLS.Peer = t.Peer[0]
+		}
+	}
+	return f
+}
+
+// cipherName is OpenSSL's name of a suite, which Envoy's logs show.
+func cipherName(id uint16) string {
+	name := tls.CipherSuiteName(id)
+	if strings.HasPrefix(name, "TLS_AES") || strings.HasPrefix(name, "TLS_CHACHA") {
+		return name
+	}
+	name = strings.TrimPrefix(name, "TLS_")
+	name = strings.Replace(name, "_WITH_", "_", 1)
+	name = strings.ReplaceAll(name, "AES_128", "AES128")
+	name = strings.ReplaceAll(name, "AES_256", "AES256")
+	name = strings.TrimSuffix(name, "_SHA256_P256")
+	name = strings.TrimPrefix(name, "RSA_AES")
+	if strings.HasPrefix(name, "128") || strings.HasPrefix(name, "256") {
+		name = "AES" + name
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+func (c *conn) speakHTTP1() {
+	c.h1 = h1.NewServer(c.wire, c, c.proxy.h1[c.local.index])
+	c.engine = c.h1
+	c.group.Values[cxHTTP1Total]++
+	c.group.Values[cxHTTP1Active]++
+}
+
+func (c *conn) speakHTTP2() {
+	c.h2 = h2.NewServer(c.wire, c, c.proxy.h2[c.local.index])
+	c.engine = c.h2
+	c.group.Values[cxHTTP2Total]++
+	c.group.Values[cxHTTP2Active]++
+}
+
+// OnData implements worker.Handler.
+func (c *conn) OnData(_ *worker.Conn, b []byte) int {
+	if c.engine == nil {
+		n := min(len(b), len(preface))
+		if string(b[:n]) != preface[:n] {
+			c.speakHTTP1()
+		} else if n == len(preface) {
+			c.speakHTTP2()
+		} else {
+			return 0
+		}
+		if c.draining {
+			c.engine.Drain()
+		}
+	}
+	c.group.Values[rxBytes] += uint64(len(b))
+	c.engine.Flushed()
+	n, err := c.engine.Feed(b)
+	c.group.Values[rxBytes] -= uint64(len(b) - n)
+	if err != nil {
+		c.group.Values[cxProtocolError]++
+	}
+	if c.h1 != nil && c.proxy.config.RequestHeadersTime > 0 {
+		c.watchHead()
+	}
+	return n
+}
+
+// watchHead bounds the time between the first byte of a head and its last.
+func (c *conn) watchHead() {
+	w := c.local.worker
+	switch in := c.h1.InHead(); {
+	case in && !c.headers.Active():
+		w.Start(&c.headers, c.proxy.config.RequestHeadersTime)
+	case !in:
+		w.Stop(&c.headers)
+	}
+}
+
+func (c *conn) onSlowHead() {
+	if c.h1 != nil && c.h1.InHead() {
+		c.group.Values[rqHeaderTimeout]++
+		c.h1.Fail(httpmsg.ResetReason{Kind: httpmsg.ResetTimeout, Status: 408, Detail: "request_header_timeout"})
+	}
+}
+
+// OnEOF implements worker.Handler.
+func (c *conn) OnEOF(w *worker.Conn) {
+	c.facts.RemoteReset = false
+	if c.engine != nil {
+		if c.active > 0 {
+			c.group.Values[cxDestroyRemoteActive]++
+		}
+		c.engine.EOF()
+		return
+	}
+	w.CloseWhenFlushed()
+}
+
+// OnDrain implements worker.Handler.
+func (c *conn) OnDrain(*worker.Conn) {
+	if c.engine != nil {
+		c.engine.Flushed()
+	}
+}
+
+// OnConnect implements worker.Handler; accepted connections have none.
+func (c *conn) OnConnect(*worker.Conn, error) {}
+
+// OnClose implements worker.Handler.
+func (c *conn) OnClose(w *worker.Conn, err error) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	if c.engine != nil {
+		if c.active > 0 && err != nil {
+			c.group.Values[cxDestroyRemoteActive]++
+		}
+		c.engine.Closed(err)
+	}
+	l := c.local.worker
+	l.Stop(&c.idle)
+	l.Stop(&c.headers)
+	l.Stop(&c.duration)
+	l.Stop(&c.drain)
+	v := c.group.Values
+	v[cxActive]--
+	v[cxDestroy]++
+	v[txBytes] += w.BytesWritten()
+	switch {
+	case c.h1 != nil:
+		v[cxHTTP1Active]--
+	case c.h2 != nil:
+		v[cxHTTP2Active]--
+	}
+	c.down.Gone()
+}
+
+// OnStream implements httpmsg.ServerHandler.
+func (c *conn) OnStream(s httpmsg.Stream) httpmsg.Receiver {
+	w := c.local.worker
+	w.Stop(&c.idle)
+	w.Stop(&c.headers)
+	c.active++
+	c.requests++
+	r := c.local.take()
+	r.begin(c, s)
+	if m := c.proxy.config.MaxRequestsPerConn; m > 0 && c.requests >= m && !c.draining {
+		c.group.Values[cxMaxRequests]++
+		c.startDrain()
+	}
+	return r
+}
+
+// OnGone implements httpmsg.ServerHandler.
+func (c *conn) OnGone() {}
+
+// requestOver is told when a request has ended.
+func (c *conn) requestOver() {
+	if c.active--; c.active == 0 && !c.closed {
+		c.rest()
+	}
+}
+
+func (c *conn) rest() {
+	if d := c.proxy.config.IdleTimeout; d > 0 {
+		c.local.worker.Start(&c.idle, d)
+	}
+}
+
+func (c *conn) onIdle() {
+	c.group.Values[cxIdleTimeout]++
+	c.leave()
+}
+
+func (c *conn) onDuration() {
+	c.group.Values[cxMaxDuration]++
+	c.leave()
+}
+
+// leave ends the connection the way Envoy does: notice, drain time, end.
+func (c *conn) leave() {
+	if c.engine == nil {
+		c.wire.CloseWhenFlushed()
+		return
+	}
+	c.startDrain()
+	d := c.proxy.config.DrainTimeout
+	if d <= 0 {
+		d = 5 * time.Second
+	}
+	if !c.drain.Active() {
+		c.local.worker.Start(&c.drain, d)
+	}
+}
+
+func (c *conn) startDrain() {
+	if c.draining {
+		return
+	}
+	c.draining = true
+	if c.engine != nil {
+		c.engine.Drain()
+	}
+}
+
+// onDrained is the end of the drain time.
+func (c *conn) onDrained() {
+	switch {
+	case c.h2 != nil:
+		c.h2.GoAway()
+	case c.active == 0:
+		c.wire.CloseWhenFlushed()
+	}
+}
+
+func (c *conn) onListenerDrain() {
+	c.group.Values[cxDrainClose]++
+	c.startDrain()
+	switch {
+	case c.h2 != nil:
+		// The second GOAWAY names the last request, a round trip later.
+		c.local.worker.Start(&c.drain, time.Second)
+	case c.active == 0:
+		c.wire.CloseWhenFlushed()
+	}
+}

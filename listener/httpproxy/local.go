@@ -1,0 +1,103 @@
+package httpproxy
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"sluice/internal/h2"
+	"sluice/internal/httpmsg"
+	"sluice/internal/telemetry"
+	"sluice/internal/worker"
+	"sluice/upstream"
+)
+
+// local is what one worker's connection managers share: pooled requests, clocks
+// and buffers.
+type local struct {
+	worker   *worker.Worker
+	index    int
+	clusters *upstream.Local
+	set      *telemetry.Set
+	log      telemetry.Writer
+	heads    *httpmsg.Pool
+	streams  *h2.Pool
+	rnd      *rand.PCG
+	free     []*request
+	over     []*request // finished in this turn
+	reap     worker.Deferred
+	groups   map[string]*telemetry.Group // by stat_prefix
+	own      netip.Addr                  // this machine's address, for x-forwarded-for
+
+	dateAt int64
+	date   []byte
+
+	bufA, bufB, bufC []byte
+	joined           []byte
+}
+
+func newLocal(o *Options, i int) *local {
+	l := &local{worker: o.Workers[i], index: i, clusters: o.Clusters.Local(i), set: o.Sets[i], heads: &httpmsg.Pool{}, streams: &h2.Pool{},
+		rnd: rand.NewPCG(rand.Uint64(), rand.Uint64()), groups: make(map[string]*telemetry.Group), own: o.LocalAddress}
+	l.log = telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(o.Env)}
+	l.reap.Run = l.recycle
+	return l
+}
+
+// take gives a request object; done with release.
+func (l *local) take() *request {
+	if n := len(l.free); n > 0 {
+		r := l.free[n-1]
+		l.free = l.free[:n-1]
+		return r
+	}
+	return newRequest(l)
+}
+
+// release gives a request back at the end of the turn: callers further up the
+// stack may still hold it.
+func (l *local) release(r *request) {
+	l.over = append(l.over, r)
+	l.worker.Later(&l.reap)
+}
+
+func (l *local) recycle() {
+	for i, r := range l.over {
+		r.clear()
+		if len(l.free) < 4096 {
+			l.free = append(l.free, r)
+		}
+		l.over[i] = nil
+	}
+	l.over = l.over[:0]
+}
+
+// dateNow is the value of a date header.
+func (l *local) dateNow() []byte {
+	if s := l.worker.Wall().Unix(); s != l.dateAt {
+		l.dateAt = s
+		l.date = l.worker.Wall().UTC().AppendFormat(l.date[:0], "Mon, 02 Jan 2006 15:04:05 GMT")
+	}
+	return l.date
+}
+
+func (l *local) uuid() (u [16]byte) {
+	a, b := l.rnd.Uint64(), l.rnd.Uint64()
+	for i := range 8 {
+		u[i], u[8+i] = byte(a>>(8*i)), byte(b>>(8*i))
+	}
+	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
+	return u
+}
+
+// group gives the counters of a stat_prefix, shared by its connection managers.
+func (l *local) group(prefix string) *telemetry.Group {
+	g := l.groups[prefix]
+	if g == nil {
+		g = l.set.Add("http", prefix, httpStats())
+		l.groups[prefix] = g
+	}
+	return g
+}
+
+func ms(d time.Duration) int64 { return int64(d / time.Millisecond) }

@@ -1,0 +1,238 @@
+// Package httpproxy is the terminal of filter chains that speak HTTP: a
+// connection manager. It reads requests off a downstream connection, has them
+// filtered and routed, sends them to a cluster, and answers with what comes
+// back. serve.go shows a request's life on one page.
+//
+// It owns no socket (the listener does), no upstream connection (upstream does)
+// and no protocol (the engines do).
+package httpproxy
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"sluice/internal/config"
+	"sluice/internal/h1"
+	"sluice/internal/h2"
+	"sluice/internal/telemetry"
+	"sluice/internal/worker"
+	"sluice/listener/downstream"
+	"sluice/listener/filter"
+	"sluice/listener/route"
+	"sluice/upstream"
+)
+
+// Options of New. Workers, Sets and the clusters' workers go together by index.
+type Options struct {
+	Workers  []*worker.Worker
+	Sets     []*telemetry.Set
+	Clusters *upstream.Clusters
+	Files    *telemetry.Files
+	// Filters builds the runtime of one HTTP filter; nil means the filter does
+	// nothing on the data path.
+	Filters func(f *config.HTTPFilter, hcm *config.HTTPConnectionManager, l *config.Listener) (filter.HTTP, error)
+	// LocalAddress is this machine's address, which x-forwarded-for names when
+	// the client is on a loopback address.
+	LocalAddress netip.Addr
+	Env          func(string) string // for %ENVIRONMENT()%; nil: empty
+}
+
+// Server is what the connection managers of a process share.
+type Server struct {
+	opts   Options
+	locals []*local
+
+	mu     sync.Mutex
+	tables map[string]*holder
+}
+
+// holder is the current table of one route configuration name.
+type holder struct{ table atomic.Pointer[table] }
+
+// table is a compiled route configuration with the filter chains of its routes
+// for one connection manager.
+type table struct {
+	routes *route.Table
+}
+
+// New makes a Server. It starts nothing.
+func New(o Options) *Server {
+	s := &Server{opts: o, tables: make(map[string]*holder)}
+	for i := range o.Workers {
+		s.locals = append(s.locals, newLocal(&o, i))
+	}
+	return s
+}
+
+// Apply makes the route configurations of a snapshot the current ones. Requests
+// that have begun keep theirs.
+func (s *Server) Apply(routes map[string]*config.RouteConfiguration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, c := range routes {
+		h := s.holder(name)
+		if t := h.table.Load(); t != nil && (t.routes.Config == c || c.Hash != 0 && t.routes.Config.Hash == c.Hash) {
+			continue
+		}
+		h.table.Store(&table{routes: route.Compile(c)})
+	}
+	for name, h := range s.tables {
+		if routes[name] == nil {
+			h.table.Store(nil)
+		}
+	}
+}
+
+func (s *Server) holder(name string) *holder {
+	h := s.tables[name]
+	if h == nil {
+		h = &holder{}
+		s.tables[name] = h
+	}
+	return h
+}
+
+// Proxy is one connection manager; it is the downstream.Terminal of its chains
+// and serves all workers.
+type Proxy struct {
+	server   *Server
+	config   *config.HTTPConnectionManager
+	listener *config.Listener
+	routes   *holder
+	chain    *chain
+	chains   sync.Map // *config.Route with own filters → *chain
+	logs     *telemetry.Log
+	h1       []*h1.Options
+	h2       []*h2.Options
+	groups   []*telemetry.Group
+	server10 bool
+	name     []byte // server header
+	via      []byte
+	early    *route.Mutations
+	replies  []localReply
+}
+
+// Build compiles a connection manager. An access log that can't be opened is
+// reported with a Proxy that works without it.
+func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Proxy, error) {
+	p := &Proxy{server: s, config: m, listener: l, name: []byte(m.ServerName), via: []byte(m.Via),
+		early: route.CompileMutations(m.EarlyHeaderMutation)}
+	if len(p.name) == 0 {
+		p.name = []byte("envoy")
+	}
+	logs, logErr := s.opts.Files.Compile(m.AccessLogs)
+	p.logs = logs
+	var err error
+	if p.chain, err = p.build(m.Filters); err != nil {
+		return nil, err
+	}
+	if m.Routes != nil {
+		p.routes = &holder{}
+		p.routes.table.Store(&table{routes: route.Compile(m.Routes)})
+	} else {
+		s.mu.Lock()
+		p.routes = s.holder(m.RouteName)
+		s.mu.Unlock()
+	}
+	p.replies = compileReplies(m.LocalReplies)
+	for _, lo := range s.locals {
+		p.h1 = append(p.h1, h1Options(m, lo))
+		p.h2 = append(p.h2, h2Options(m, lo))
+	}
+	p.groups = make([]*telemetry.Group, len(s.locals))
+	return p, logErr
+}
+
+func h1Options(m *config.HTTPConnectionManager, l *local) *h1.Options {
+	o := m.HTTP1
+	out := &h1.Options{MaxHeaders: m.MaxHeaders, MaxHeaderBytes: m.MaxHeadersKB << 10, AcceptHTTP10: o.AcceptHTTP10,
+		DefaultHost: o.DefaultHost, AllowAbsoluteURL: o.AllowAbsoluteURL, AllowCustomMethods: o.AllowCustomMethods,
+		EnableTrailers: o.EnableTrailers, AllowChunkedLength: o.AllowChunkedLength, ProperCase: o.ProperCase,
+		PreserveCase: o.PreserveCase, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
+		Pool: l.heads}
+	if len(o.IgnoreHTTP11Upgrade) > 0 {
+		out.IgnoreUpgrade = func(v []byte) bool {
+			for i := range o.IgnoreHTTP11Upgrade {
+				if route.StringMatches(&o.IgnoreHTTP11Upgrade[i], v) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	return out
+}
+
+func h2Options(m *config.HTTPConnectionManager, l *local) *h2.Options {
+	o := m.HTTP2
+	return (&h2.Options{HeaderTableSize: o.HeaderTableSize, MaxConcurrentStreams: o.MaxConcurrentStreams,
+		InitialStreamWindow: o.InitialStreamWindow, InitialConnWindow: o.InitialConnWindow, MaxHeaders: m.MaxHeaders,
+		MaxHeaderBytes: m.MaxHeadersKB << 10, MaxOutboundFrames: o.MaxOutboundFrames, MaxOutboundControl: o.MaxOutboundControl,
+		MaxConsecutiveEmpty: o.MaxConsecutiveEmpty, MaxPriorityPerStream: o.MaxPriorityPerStream,
+		MaxWindowUpdatePerData: o.MaxWindowUpdatePerData, AllowConnect: o.AllowConnect, StreamErrorOnInvalid: o.StreamErrorOnInvalid,
+		Underscores: h2.Underscores(m.Underscores), Pool: l.streams}).WithDefaults(false)
+}
+
+// chain is a list of filters, built once.
+type chain struct {
+	filters []filter.HTTP
+	bodies  bool // some look at content
+}
+
+func (p *Proxy) build(list []config.HTTPFilter) (*chain, error) {
+	c := &chain{}
+	for i := range list {
+		f := &list[i]
+		if f.Disabled || p.server.opts.Filters == nil {
+			continue
+		}
+		if _, off := f.Policy.(*config.DisabledFilter); off {
+			continue
+		}
+		h, err := p.server.opts.Filters(f, p.config, p.listener)
+		if err != nil {
+			return nil, err
+		}
+		if h == nil {
+			continue
+		}
+		if _, ok := h.(filter.Body); ok {
+			c.bodies = true
+		}
+		c.filters = append(c.filters, h)
+	}
+	return c, nil
+}
+
+// chainOf gives the filters of a route: its own list where it overrides some.
+func (p *Proxy) chainOf(r *config.Route) *chain {
+	if r == nil || r.Filters == nil {
+		return p.chain
+	}
+	if c, ok := p.chains.Load(r); ok {
+		return c.(*chain)
+	}
+	// The first request of a route builds its chain; another worker's may do so too.
+	c, err := p.build(r.Filters)
+	if err != nil {
+		c = p.chain // link has checked the policies: can't happen
+	}
+	p.chains.Store(r, c)
+	return c
+}
+
+func (p *Proxy) group(l *local) *telemetry.Group {
+	g := p.groups[l.index]
+	if g == nil {
+		g = l.group(p.config.StatPrefix)
+		p.groups[l.index] = g
+	}
+	return g
+}
+
+// Serve implements downstream.Terminal.
+func (p *Proxy) Serve(c *downstream.Connection) {
+	l := p.server.locals[c.Conn.Worker().Index()]
+	newConn(p, l, c)
+}

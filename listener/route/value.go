@@ -1,0 +1,240 @@
+package route
+
+import (
+	"bytes"
+	"strconv"
+
+	"sluice/internal/config"
+	"sluice/internal/httpmsg"
+)
+
+// headerFirst gives the first value of a header or pseudo header.
+func (q *Request) headerFirst(name string) []byte {
+	if v, ok := Pseudo(q.Head, name); ok {
+		return v
+	}
+	v, _ := q.Head.Value(name)
+	return v
+}
+
+// Pseudo gives the value behind a pseudo header's name (or "host"); ok is false
+// for every other name.
+func Pseudo(h *httpmsg.Head, name string) (value []byte, ok bool) {
+	if name == "host" {
+		return h.Authority(), true
+	}
+	if len(name) == 0 || name[0] != ':' {
+		return nil, false
+	}
+	switch name {
+	case ":path":
+		return h.Path(), true
+	case ":method":
+		return h.Method(), true
+	case ":authority":
+		return h.Authority(), true
+	case ":scheme":
+		return h.Scheme(), true
+	case ":protocol":
+		return h.Protocol(), true
+	case ":status":
+		if h.Status != 0 {
+			return strconv.AppendInt(nil, int64(h.Status), 10), true
+		}
+	}
+	return nil, true
+}
+
+// Joined gives all values of a header joined with a comma, as matching sees
+// them; ok is false when it is absent. scratch is used when there are several.
+func Joined(h *httpmsg.Head, name string, scratch *[]byte) (value []byte, ok bool) {
+	if v, pseudo := Pseudo(h, name); pseudo {
+		return v, len(v) > 0 || name == "host" && h.Has(httpmsg.Host)
+	}
+	first, ok := h.Value(name)
+	if !ok {
+		return nil, false
+	}
+	n := 0
+	for i := range h.Len() {
+		_, k, v, live := h.Field(i)
+		if !live || string(k) != name {
+			continue
+		}
+		if n++; n == 2 {
+			*scratch = append((*scratch)[:0], first...)
+		}
+		if n >= 2 {
+			*scratch = append(append(*scratch, ','), v...)
+		}
+	}
+	if n < 2 {
+		return first, true
+	}
+	return *scratch, true
+}
+
+// HeaderMatches reports whether the request fits m.
+func (q *Request) HeaderMatches(m *config.HeaderMatch) bool {
+	return HeaderMatches(m, q.Head, &q.joined)
+}
+
+// HeaderMatches reports whether h fits m, with Envoy's rules for absent
+// headers: a value matcher on an absent header never matches, inverted or not,
+// unless absent is treated as empty.
+func HeaderMatches(m *config.HeaderMatch, h *httpmsg.Head, scratch *[]byte) bool {
+	v, ok := Joined(h, m.Name, scratch)
+	if m.Present || m.Absent {
+		if !ok && m.TreatMissingAsEmpty {
+			ok = true
+		}
+		return ok != m.Absent != m.Invert
+	}
+	if !ok {
+		if !m.TreatMissingAsEmpty {
+			return false
+		}
+		v = nil
+	}
+	return valueMatches(m, v) != m.Invert
+}
+
+func valueMatches(m *config.HeaderMatch, v []byte) bool {
+	if m.Range != nil {
+		n, err := strconv.ParseInt(str(bytes.TrimSpace(v)), 10, 64)
+		return err == nil && n >= m.Range[0] && n < m.Range[1]
+	}
+	return m.String == nil || StringMatches(m.String, v)
+}
+
+// StringMatches is config.StringMatch.Match for bytes, without allocation.
+func StringMatches(m *config.StringMatch, v []byte) bool {
+	if m.Kind == config.MatchRegex {
+		return m.Regex.Match(v)
+	}
+	n := len(m.Value)
+	if len(v) < n {
+		return false
+	}
+	switch m.Kind {
+	case config.MatchPrefix:
+		return hasPrefix(v, m.Value, m.IgnoreCase)
+	case config.MatchSuffix:
+		return hasPrefix(v[len(v)-n:], m.Value, m.IgnoreCase)
+	case config.MatchContains:
+		return contains(v, m.Value, m.IgnoreCase)
+	}
+	return len(v) == n && hasPrefix(v, m.Value, m.IgnoreCase)
+}
+
+func contains(v []byte, s string, fold bool) bool {
+	for i := 0; i+len(s) <= len(v); i++ {
+		if hasPrefix(v[i:], s, fold) {
+			return true
+		}
+	}
+	return false
+}
+
+// queryMatches looks for the first parameter of that name. As in Envoy, names
+// are percent-decoded and values are not.
+func queryMatches(m *config.QueryMatch, query []byte) bool {
+	v, ok := QueryParam(query, m.Name)
+	if !ok {
+		return false
+	}
+	return m.String == nil || StringMatches(m.String, v)
+}
+
+// QueryParam gives the first value of a query parameter.
+func QueryParam(query []byte, name string) (value []byte, ok bool) {
+	for len(query) > 0 {
+		part := query
+		if i := bytes.IndexByte(query, '&'); i >= 0 {
+			part, query = query[:i], query[i+1:]
+		} else {
+			query = nil
+		}
+		key, v := part, []byte(nil)
+		if i := bytes.IndexByte(part, '='); i >= 0 {
+			key, v = part[:i], part[i+1:]
+		}
+		if decodesTo(key, name) {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+// decodesTo reports whether key, percent-decoded, is name.
+func decodesTo(key []byte, name string) bool {
+	if len(key) < len(name) {
+		return false
+	}
+	i := 0
+	for j := range len(name) {
+		if i >= len(key) {
+			return false
+		}
+		c := key[i]
+		if c == '%' && i+2 < len(key) {
+			if hi, lo := unhex(key[i+1]), unhex(key[i+2]); hi >= 0 && lo >= 0 {
+				c, i = byte(hi<<4|lo), i+2
+			}
+		}
+		if c != name[j] {
+			return false
+		}
+		i++
+	}
+	return i == len(key)
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= lower(c) && lower(c) <= 'f':
+		return int(lower(c)-'a') + 10
+	}
+	return -1
+}
+
+// MetadataMatches reports whether metadata fits m.
+func MetadataMatches(m *config.MetadataMatch, md config.Metadata) bool {
+	v, ok := md.Lookup(m.Namespace, m.Path...)
+	return (ok && m.Value != nil && ValueMatches(m.Value, v)) != m.Invert
+}
+
+// ValueMatches is Envoy's ValueMatcher.
+func ValueMatches(m *config.ValueMatch, v config.Value) bool {
+	switch {
+	case m.Present != nil:
+		return *m.Present
+	case m.Null:
+		return v == nil
+	case m.Number != nil:
+		n, ok := v.(float64)
+		return ok && (n >= m.Number[0] && n < m.Number[1] || m.Number[0] == m.Number[1] && n == m.Number[0])
+	case m.String != nil:
+		s, ok := v.(string)
+		return ok && m.String.Match(s)
+	case m.Bool != nil:
+		b, ok := v.(bool)
+		return ok && b == *m.Bool
+	case m.List != nil:
+		l, _ := v.(config.List)
+		for _, e := range l {
+			if ValueMatches(m.List, e) {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range m.Or {
+		if ValueMatches(&m.Or[i], v) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,298 @@
+// Package upstream is the way from a cluster's name to a connection: the
+// clusters of the current snapshot, their hosts and health, and each worker's
+// pools. listener's terminals use a worker's Local; the control path calls
+// Apply. It decides nothing about requests: retries and timeouts are the
+// terminals'.
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/telemetry"
+	"sluice/internal/worker"
+	"sluice/upstream/pool"
+)
+
+// Options of New. Sets and Workers go together by index.
+type Options struct {
+	Workers []*worker.Worker
+	Sets    []*telemetry.Set
+	Secure  pool.SecureFunc // nil: TLS endpoints fail
+	Log     *slog.Logger    // nil: silent
+	// Keep says which clusters have Envoy-named statistics; nil: all.
+	Keep func(cluster string) bool
+	// Resolve looks a host name up; nil: the system's resolver.
+	Resolve ResolveFunc
+}
+
+// Clusters are all clusters of the process. Apply and Run are safe for
+// concurrent use; the data path uses only Local.
+type Clusters struct {
+	opts   Options
+	locals []*Local
+	nextID atomic.Uint64
+
+	mu     sync.Mutex
+	shared map[string]*shared
+	wake   chan struct{}
+	busy   sync.WaitGroup
+}
+
+// shared is what the workers' parts of a cluster have in common.
+type shared struct {
+	config   *config.Cluster
+	stat     string
+	breakers [2]pool.Breakers
+	hosts    []*hostState // control side; workers get copies of the slice header
+	weights  []uint32
+	outlier  *outlier
+	resolved map[string]*resolution // of DNS clusters, by host name
+	stats    sharedStats
+	gone     bool
+}
+
+type sharedStats struct{ updates, failures, changes atomic.Uint64 }
+
+// New makes an empty set of clusters. It starts nothing.
+func New(o Options) *Clusters {
+	c := &Clusters{opts: o, shared: make(map[string]*shared), wake: make(chan struct{}, 1)}
+	if o.Log == nil {
+		c.opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Resolve == nil {
+		c.opts.Resolve = systemResolve
+	}
+	for i, w := range o.Workers {
+		c.locals = append(c.locals, newLocal(c, i, w))
+	}
+	return c
+}
+
+// Local is the part of a worker, to be used on it only.
+func (c *Clusters) Local(worker int) *Local { return c.locals[worker] }
+
+// Apply makes the clusters of s the current ones: new ones are there and
+// changed ones replaced on every worker when it returns. Clusters and endpoints
+// that didn't change keep their pools, outlier state and counts; what is gone
+// drains. It returns early only when ctx ends.
+func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
+	c.mu.Lock()
+	var done sync.WaitGroup
+	for name, next := range s.Clusters {
+		c.applyOne(name, next, &done)
+	}
+	for name, sh := range c.shared {
+		if s.Clusters[name] == nil {
+			sh.gone = true
+			delete(c.shared, name)
+			c.each(&done, func(l *Local) { l.remove(name) })
+		}
+	}
+	c.mu.Unlock()
+	c.poke()
+	all := make(chan struct{})
+	go func() { done.Wait(); close(all) }()
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Clusters) applyOne(name string, next *config.Cluster, done *sync.WaitGroup) {
+	have := c.shared[name]
+	switch {
+	case have != nil && have.config == next:
+		return
+	case have != nil && have.config.Hash == next.Hash && next.Hash != 0:
+		if sameLoad(have.config.Load, next.Load) {
+			have.config = next
+			return
+		}
+		have.config = next
+	default:
+		have = newShared(name, next)
+		c.shared[name] = have
+	}
+	c.rebuild(have, done)
+}
+
+func sameLoad(a, b *config.LoadAssignment) bool {
+	return a == b || a != nil && b != nil && a.Hash == b.Hash && a.Hash != 0
+}
+
+func newShared(name string, cfg *config.Cluster) *shared {
+	sh := &shared{config: cfg, stat: cfg.AltStatName}
+	if sh.stat == "" {
+		sh.stat = name
+	}
+	for i := range sh.breakers {
+		b := cfg.Breakers[i]
+		if b == (config.Breaker{}) { // built by hand: Envoy's defaults
+			b = config.Breaker{Connections: 1024, Pending: 1024, Requests: 1024, Retries: 3, Pools: config.Unlimited,
+				PerHostConnections: config.Unlimited}
+		}
+		sh.breakers[i].Configure(&b)
+	}
+	if cfg.Outlier != nil {
+		sh.outlier = &outlier{config: cfg.Outlier}
+	}
+	return sh
+}
+
+// rebuild makes the host list of sh anew, keeping hosts that stay, and hands it
+// to the workers.
+func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
+	old := make(map[string]*hostState, len(sh.hosts))
+	for _, h := range sh.hosts {
+		old[h.key] = h
+	}
+	sh.hosts, sh.weights = nil, nil
+	now := time.Now()
+	if a := sh.config.Load; a != nil {
+		for li := range a.Localities {
+			l := &a.Localities[li]
+			sh.weights = append(sh.weights, l.Weight)
+			for ei := range l.Endpoints {
+				for _, h := range sh.expand(&l.Endpoints[ei], l, li, now) {
+					if o := old[h.key]; o != nil {
+						h.inherit(o)
+					}
+					sh.hosts = append(sh.hosts, h)
+				}
+			}
+		}
+	}
+	sh.stats.updates.Add(1)
+	if changed(old, sh.hosts) {
+		sh.stats.changes.Add(1)
+	}
+	if sh.outlier != nil {
+		sh.outlier.follow(sh.hosts)
+	}
+	name, hosts, weights, cfg := sh.config.Name, sh.hosts, sh.weights, sh.config
+	c.each(done, func(l *Local) { l.set(name, sh, cfg, hosts, weights) })
+}
+
+func changed(old map[string]*hostState, hosts []*hostState) bool {
+	if len(old) != len(hosts) {
+		return true
+	}
+	for _, h := range hosts {
+		if old[h.key] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// each runs f on every worker; done may be nil.
+func (c *Clusters) each(done *sync.WaitGroup, f func(*Local)) {
+	for _, l := range c.locals {
+		if done != nil {
+			done.Add(1)
+		}
+		l.worker.Post(func() {
+			f(l)
+			if done != nil {
+				done.Done()
+			}
+		})
+	}
+}
+
+func (c *Clusters) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run resolves names and sweeps outlier detection until ctx ends.
+func (c *Clusters) Run(ctx context.Context) error {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			c.busy.Wait()
+			return nil
+		case <-c.wake:
+		case <-t.C:
+		}
+		next := c.step(ctx, time.Now())
+		t.Reset(next)
+	}
+}
+
+// step does what is due and says when something is due again.
+func (c *Clusters) step(ctx context.Context, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := time.Hour
+	for _, sh := range c.shared {
+		if sh.outlier != nil {
+			next = min(next, c.sweep(sh, now))
+		}
+		if sh.config.Type == config.StrictDNS || sh.config.Type == config.LogicalDNS {
+			next = min(next, c.resolveDue(ctx, sh, now))
+		}
+	}
+	return max(next, time.Millisecond)
+}
+
+// Names lists the clusters now.
+func (c *Clusters) Names() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]string, 0, len(c.shared))
+	for n := range c.shared {
+		out = append(out, n)
+	}
+	return out
+}
+
+// gauges are the values of a cluster that are the same on all workers; the
+// first worker reports them.
+func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) {
+	s := c.set
+	emit("membership_total", uint64(s.All), telemetry.Gauge)
+	emit("membership_healthy", uint64(s.Healthy), telemetry.Gauge)
+	emit("membership_degraded", uint64(s.Degraded), telemetry.Gauge)
+	emit("membership_excluded", 0, telemetry.Gauge)
+	emit("membership_change", sh.stats.changes.Load(), telemetry.Counter)
+	emit("update_success", sh.stats.updates.Load(), telemetry.Counter)
+	emit("update_failure", sh.stats.failures.Load(), telemetry.Counter)
+	for i, p := range [...]string{"default", "high"} {
+		b := &sh.breakers[i]
+		pre := "circuit_breakers." + p + "."
+		emit(pre+"cx_open", b.Connections.Open(), telemetry.Gauge)
+		emit(pre+"cx_pool_open", b.Pools.Open(), telemetry.Gauge)
+		emit(pre+"rq_open", b.Requests.Open(), telemetry.Gauge)
+		emit(pre+"rq_pending_open", b.Pending.Open(), telemetry.Gauge)
+		emit(pre+"rq_retry_open", retryOpen(b), telemetry.Gauge)
+		if b.Track {
+			emit(pre+"remaining_cx", b.Connections.Remaining(), telemetry.Gauge)
+			emit(pre+"remaining_rq", b.Requests.Remaining(), telemetry.Gauge)
+			emit(pre+"remaining_pending", b.Pending.Remaining(), telemetry.Gauge)
+			emit(pre+"remaining_retries", b.Retries.Remaining(), telemetry.Gauge)
+			emit(pre+"remaining_cx_pools", b.Pools.Remaining(), telemetry.Gauge)
+		}
+	}
+	if sh.outlier != nil {
+		sh.outlier.emit(emit)
+	}
+}
+
+func retryOpen(b *pool.Breakers) uint64 {
+	if b.AllowRetry() {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,186 @@
+package upstream
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/worker"
+	"sluice/upstream/balance"
+	"sluice/upstream/pool"
+)
+
+// hostState is one endpoint, shared by the workers.
+type hostState struct {
+	key      string // address, transport choice and metadata identity
+	endpoint *config.Endpoint
+	addr     netip.AddrPort
+	pipe     string
+	name     string // as logs show it
+	hostname string
+	locality int
+	priority int
+	since    time.Time
+	health   *hostHealth
+}
+
+// hostHealth outlives changes of an endpoint's other properties.
+type hostHealth struct {
+	ejected    atomic.Bool
+	failed     atomic.Bool // active health check
+	fiveXX     atomic.Uint32
+	gateway    atomic.Uint32
+	local      atomic.Uint32
+	out        ejection // under outlier.mu
+	success    atomic.Uint32
+	total      atomic.Uint32
+	firstSince time.Time
+}
+
+// expand turns an endpoint of the configuration into hosts: one, or for DNS
+// names as many as were resolved.
+func (sh *shared) expand(e *config.Endpoint, l *config.Locality, ordinal int, now time.Time) []*hostState {
+	base := hostState{endpoint: e, locality: ordinal, priority: int(l.Priority), hostname: e.Hostname, pipe: e.Address.Pipe}
+	switch {
+	case e.Address.Pipe != "":
+		base.name = e.Address.Pipe
+	case e.Address.IP.IsValid():
+		base.addr, base.name = e.Address.IP, e.Address.IP.String()
+	case e.Address.Hostname != "":
+		return sh.expandName(base, now)
+	default:
+		base.name = e.Address.String()
+	}
+	return []*hostState{base.ready(now)}
+}
+
+func (sh *shared) expandName(base hostState, now time.Time) (out []*hostState) {
+	e := base.endpoint
+	if base.hostname == "" {
+		base.hostname = e.Address.Hostname
+	}
+	r := sh.resolved[e.Address.Hostname]
+	if r == nil {
+		return nil
+	}
+	for _, a := range r.addrs {
+		h := base
+		h.addr = netip.AddrPortFrom(a, e.Address.Port)
+		h.name = h.addr.String()
+		out = append(out, h.ready(now))
+		if sh.config.Type == config.LogicalDNS {
+			break
+		}
+	}
+	return out
+}
+
+func (h hostState) ready(now time.Time) *hostState {
+	h.key = h.name + "|" + h.endpoint.TLSMode
+	h.since = now
+	h.health = &hostHealth{firstSince: now}
+	return &h
+}
+
+// inherit keeps what happened to the host so far.
+func (h *hostState) inherit(o *hostState) {
+	h.health, h.since = o.health, o.since
+}
+
+// Host is an endpoint on one worker: its place in balancing and its pools.
+type Host struct {
+	balance.Host
+	Endpoint *config.Endpoint
+	Name     string // address, as logs show it
+	Hostname string // "" when it has none
+	Addr     netip.AddrPort
+	state    *hostState
+	cluster  *Cluster
+	pools    []*pool.Pool
+	used     int64 // of ORIGINAL_DST hosts: when it was last chosen
+	removed  bool
+}
+
+func (c *Cluster) newHost(s *hostState) *Host {
+	h := &Host{state: s, cluster: c}
+	h.refresh(s)
+	return h
+}
+
+// refresh takes over a new version of the endpoint.
+func (h *Host) refresh(s *hostState) {
+	h.state, h.Endpoint, h.Name, h.Hostname, h.Addr = s, s.endpoint, s.name, s.hostname, s.addr
+	h.Weight, h.Priority, h.Locality = max(1, s.endpoint.Weight), s.priority, s.locality
+	h.HashKey = s.name
+	if c := h.cluster.Config; s.hostname != "" && (c.RingHash.UseHostname || c.LBCommon.HostnameForHash) {
+		h.HashKey = s.hostname
+	}
+	if k, ok := s.endpoint.LB["hash_key"].(string); ok {
+		h.HashKey = k
+	}
+	h.rate()
+	if w := h.cluster.Config.SlowStart; w != nil {
+		h.Since = h.cluster.local.worker.Now() - int64(time.Since(s.since))
+	}
+}
+
+// rate computes the health that balancing sees.
+func (h *Host) rate() {
+	switch s := h.state; {
+	case s.health.ejected.Load() || s.health.failed.Load() || !s.endpoint.Health.Usable():
+		h.Health = balance.Unhealthy
+	case s.endpoint.Health == config.HealthDegraded:
+		h.Health = balance.Degraded
+	default:
+		h.Health = balance.Healthy
+	}
+}
+
+// TLS is the endpoint's transport: the first match of transport_socket_matches,
+// else the cluster's own; nil is plaintext.
+func (h *Host) TLS() *config.UpstreamTLS {
+	c := h.cluster.Config
+	for i := range c.SocketMatches {
+		m := &c.SocketMatches[i]
+		if fits(m.Match, h.Endpoint.SocketKV) {
+			return m.TLS
+		}
+	}
+	return c.TLS
+}
+
+func fits(want, have map[string]string) bool {
+	for k, v := range want {
+		if have[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Conns counts the host's HTTP connections on this worker.
+func (h *Host) Conns() (n int) {
+	for _, p := range h.pools {
+		n += p.Conns()
+	}
+	return n
+}
+
+func (h *Host) dialOptions() worker.DialOptions {
+	c := h.cluster.Config
+	o := worker.DialOptions{Freebind: c.BindFreebind, Keepalive: c.Keepalive.Enabled, KeepIdle: c.Keepalive.Time,
+		KeepEvery: c.Keepalive.Interval, KeepProbes: c.Keepalive.Probes}
+	if c.Bind.IsValid() && c.Bind.Is4() == h.Addr.Addr().Unmap().Is4() {
+		o.Bind = netip.AddrPortFrom(c.Bind, c.BindPort)
+	}
+	return o
+}
+
+// drain lets the pools go.
+func (h *Host) drain() {
+	h.removed = true
+	for _, p := range h.pools {
+		p.Drain()
+	}
+}
