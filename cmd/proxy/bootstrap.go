@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"sluice/internal/admin"
+	"sluice/internal/config"
+	"sluice/xdsclient/translate"
+)
+
+// serveBootstrap is `proxy -c FILE`: Envoy's command line.
+func serveBootstrap(ctx context.Context, h host, f flags) error {
+	text, err := readBootstrap(f)
+	if err != nil {
+		return err
+	}
+	boot, err := translate.Default().Bootstrap(text)
+	if err != nil {
+		return err
+	}
+	if err := checkBootstrap(boot); err != nil {
+		return err
+	}
+	if f.mode == "validate" {
+		_, err := fmt.Fprintf(h.stdout, "configuration '%s' OK\n", f.config)
+		return err
+	}
+	level, log, err := newLog(h, f.logLevel, false)
+	if err != nil {
+		return err
+	}
+	if f.node != "" {
+		boot.Node.ID = f.node
+	}
+	if f.cluster != "" {
+		boot.Node.Cluster = f.cluster
+	}
+	return run(ctx, h, settings{
+		boot: boot, text: text, log: log, level: level,
+		plane: planeOptions{
+			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second,
+			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node,
+		},
+		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),
+			"drain_strategy": f.drainStrategy, "mode": f.mode},
+	})
+}
+
+// readBootstrap reads the file, and puts --config-yaml over it.
+func readBootstrap(f flags) ([]byte, error) {
+	if f.mode != "serve" && f.mode != "validate" && f.mode != "init_only" {
+		return nil, fmt.Errorf("--mode %q: must be serve or validate", f.mode)
+	}
+	if f.configYAML == "" {
+		text, err := os.ReadFile(f.config)
+		if err != nil {
+			return nil, fmt.Errorf("reading the bootstrap: %w", err)
+		}
+		return text, nil
+	}
+	merged := map[string]any{}
+	if f.config != "" {
+		text, err := os.ReadFile(f.config)
+		if err != nil {
+			return nil, fmt.Errorf("reading the bootstrap: %w", err)
+		}
+		if err := yaml.Unmarshal(text, &merged); err != nil {
+			return nil, fmt.Errorf("parsing %s: %w", f.config, err)
+		}
+	}
+	over := map[string]any{}
+	if err := yaml.Unmarshal([]byte(f.configYAML), &over); err != nil {
+		return nil, fmt.Errorf("parsing --config-yaml: %w", err)
+	}
+	overlay(merged, over)
+	return yaml.Marshal(merged)
+}
+
+// overlay merges as protobuf does: messages by field, lists appended.
+func overlay(base, over map[string]any) {
+	for k, v := range over {
+		switch v := v.(type) {
+		case map[string]any:
+			if b, ok := base[k].(map[string]any); ok {
+				overlay(b, v)
+				continue
+			}
+		case []any:
+			if b, ok := base[k].([]any); ok {
+				base[k] = append(b, v...)
+				continue
+			}
+		}
+		base[k] = v
+	}
+}
+
+// checkBootstrap finds what only the whole shows: an ADS server that is none of
+// the static clusters. Envoy's words, which operators grep for.
+func checkBootstrap(b *config.Bootstrap) error {
+	if b.ADS == nil {
+		return nil
+	}
+	if _, ok := b.Static.Clusters[b.ADS.Cluster]; !ok {
+		return fmt.Errorf("Unknown gRPC client cluster '%s'", b.ADS.Cluster) //nolint:staticcheck // Envoy's sentence
+	}
+	return nil
+}
+
+func newLog(h host, level string, asJSON bool) (*slog.LevelVar, *slog.Logger, error) {
+	l, err := admin.ParseLevel(level)
+	if err != nil {
+		return nil, nil, err
+	}
+	v := &slog.LevelVar{}
+	v.Set(l)
+	o := &slog.HandlerOptions{Level: v}
+	if asJSON {
+		return v, slog.New(slog.NewJSONHandler(h.stderr, o)), nil
+	}
+	return v, slog.New(slog.NewTextHandler(h.stderr, o)), nil
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/telemetry"
+	"sluice/internal/tlsconn"
+	"sluice/internal/worker"
+	"sluice/listener"
+	"sluice/listener/downstream"
+	"sluice/listener/httpproxy"
+	"sluice/listener/tcpproxy"
+	"sluice/redirect"
+	"sluice/upstream"
+	"sluice/upstream/pool"
+)
+
+// plane is the data plane: workers, and what runs on them, wired in the order
+// of traffic. Build it with newPlane, start it with Run, feed it with Apply.
+type plane struct {
+	log        *slog.Logger
+	workers    []*worker.Worker
+	sets       []*telemetry.Set // by worker
+	metrics    *telemetry.Registry
+	files      *telemetry.Files
+	handshakes *tlsconn.Pool
+	clusters   *upstream.Clusters
+	http       *httpproxy.Server
+	listeners  *listener.Listeners
+	secrets    atomic.Pointer[map[string]*config.Secret]
+	contexts   sync.Map // *config.UpstreamTLS → *tlsconn.ClientContext
+	wiring     *telemetryWiring
+}
+
+// planeOptions are what the command line and the bootstrap say of the plane.
+type planeOptions struct {
+	workers     int
+	visibleWait bool
+	drain       time.Duration
+	flush       time.Duration
+	maxConns    uint64
+	keep        func(cluster string) bool
+	node        *config.Node
+}
+
+func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
+	p := &plane{log: log, metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
+	for i := range o.workers {
+		w, err := worker.New(worker.Options{Index: i, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
+		if err != nil {
+			return nil, fmt.Errorf("making worker %d: %w", i, err)
+		}
+		set := telemetry.NewSet()
+		p.metrics.Register(w.Post, set)
+		p.workers, p.sets = append(p.workers, w), append(p.sets, set)
+	}
+	p.files = telemetry.NewFiles(o.workers, o.flush, h.stdout, h.stderr)
+	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Secure: p.secure, Log: log, Keep: o.keep})
+	p.wiring = newTelemetryWiring(p, o.node)
+	p.http = httpproxy.New(httpproxy.Options{
+		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: ownAddress(),
+		Env: func(name string) string { v, _ := h.lookup(name); return v },
+	})
+	p.listeners = listener.New(listener.Options{
+		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: p.connect},
+		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
+	})
+	return p, nil
+}
+
+// Run runs workers and their helpers until ctx ends. When it returns nothing of
+// the plane runs any more.
+func (p *plane) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, len(p.workers)+2)
+	start := func(f func(context.Context) error) {
+		wg.Go(func() { errs <- f(ctx) })
+	}
+	for _, w := range p.workers {
+		start(w.Run)
+	}
+	start(p.clusters.Run)
+	start(p.files.Run)
+	wg.Wait()
+	p.handshakes.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		if !errors.Is(err, context.Canceled) {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Apply makes s what the plane obeys: clusters first, so that no request names
+// one that isn't there yet, then routes and listeners. The error names what
+// could not be bound; everything else is in force.
+func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
+	p.secrets.Store(&s.Secrets)
+	if err := p.clusters.Apply(ctx, s); err != nil {
+		return fmt.Errorf("applying clusters: %w", err)
+	}
+	p.http.Apply(s.Routes)
+	return p.listeners.Apply(ctx, s.Listeners)
+}
+
+func (p *plane) secret(name string) *config.Secret {
+	if m := p.secrets.Load(); m != nil {
+		return (*m)[name]
+	}
+	return nil
+}
+
+func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
+	t, err := p.http.Build(m, l)
+	if err != nil {
+		p.log.Error("connection manager", "listener", l.Name, "error", err)
+	}
+	if t == nil {
+		return nil
+	}
+	return t
+}
+
+// secure makes upstream handshakes for the pools.
+func (p *plane) secure(c *worker.Conn, t *config.UpstreamTLS, o pool.SecureOptions, done func(*pool.Session, error)) {
+	x, ok := p.contexts.Load(t)
+	if !ok {
+		x, _ = p.contexts.LoadOrStore(t, tlsconn.NewClientContext(t, p.secret))
+	}
+	p.handshakes.Client(c, x.(*tlsconn.ClientContext), tlsconn.ClientOptions{SNI: o.SNI, ALPN: o.ALPN}, o.Timeout, func(s *tlsconn.State, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		done(&pool.Session{ALPN: s.ALPN, TLS: peerOf(s)}, nil)
+	})
+}
+
+// ownAddress is this machine's first address that others can reach.
+func ownAddress() netip.Addr {
+	return firstAddress()
+}

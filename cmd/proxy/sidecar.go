@@ -1,0 +1,8 @@
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+func serveSidecar(_ context.Context, _ host, _ agentFlags) error { return errors.New("sidecar") }

@@ -1,0 +1,298 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/telemetry"
+)
+
+// State is what a proxy's life is in, with Envoy's names and numbers.
+type State int32
+
+// The states, as server.state reports them.
+const (
+	Live State = iota
+	Draining
+	PreInitializing
+	Initializing
+)
+
+func (s State) String() string {
+	return [...]string{"LIVE", "DRAINING", "PRE_INITIALIZING", "INITIALIZING"}[s]
+}
+
+// Admin serves the administration pages, on 127.0.0.1:15000 in a pod. Every
+// member but those said to be optional must be set before Handler is called.
+type Admin struct {
+	Version string
+	Began   time.Time
+	State   func() State
+	Metrics *telemetry.Registry
+	// Clusters, Listeners, ConfigDump, Certs and InitDump write a page each; text
+	// or JSON as asked.
+	Clusters   func(ctx context.Context, w io.Writer, asJSON bool) error
+	Listeners  func(ctx context.Context, w io.Writer, asJSON bool) error
+	ConfigDump func(ctx context.Context, w io.Writer, q DumpQuery) error
+	Certs      func(w io.Writer) error
+	InitDump   func(w io.Writer) error
+	// Options are the command line's, for server_info; Node is the node as JSON.
+	Options map[string]any
+	Node    json.RawMessage
+	Logging *Logging
+	// Drain stops inbound listeners, or all.
+	Drain func(inboundOnly, graceful, skipExit bool)
+	Quit  func()
+
+	failed atomic.Bool // healthcheck/fail
+}
+
+// DumpQuery is what config_dump was asked for.
+type DumpQuery struct {
+	EDS      bool
+	Mask     []string
+	Resource string
+	Name     *regexp.Regexp
+}
+
+type page struct {
+	path, help string
+	post       bool // changes something
+	serve      http.HandlerFunc
+}
+
+// HealthFailed reports whether healthcheck/fail is in force.
+func (a *Admin) HealthFailed() bool { return a.failed.Load() }
+
+// Handler serves the pages.
+func (a *Admin) Handler() http.Handler {
+	pages := a.pages()
+	mux := http.NewServeMux()
+	for _, p := range pages {
+		serve := p.serve
+		if p.post {
+			serve = postOnly(p.serve)
+		}
+		mux.HandleFunc(p.path, serve)
+	}
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { a.index(w, pages) })
+	mux.HandleFunc("/help", func(w http.ResponseWriter, _ *http.Request) { help(w, pages) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, "invalid path. ")
+		help(w, pages)
+	})
+	return mux
+}
+
+func (a *Admin) pages() []page {
+	return []page{
+		{"/certs", "print certificates", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error { return a.Certs(w) }, true)},
+		{"/clusters", "upstream cluster status", false, a.either(a.Clusters)},
+		{"/config_dump", "dump current configuration", false, a.configDump},
+		{"/drain_listeners", "drain listeners", true, a.drain},
+		{"/healthcheck/fail", "cause the server to fail health checks", true, a.health(true)},
+		{"/healthcheck/ok", "cause the server to pass health checks", true, a.health(false)},
+		{"/init_dump", "dump what the server still waits for", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error { return a.InitDump(w) }, true)},
+		{"/listeners", "print listener info", false, a.either(a.Listeners)},
+		{"/logging", "query or change logging levels", true, a.Logging.serve},
+		{"/memory", "print current memory use", false, a.writes(memory, true)},
+		{"/quitquitquit", "exit the server", true, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "OK\n")
+			a.Quit()
+		}},
+		{"/ready", "print server state, return 200 if LIVE, otherwise 503", false, a.ready},
+		{"/runtime", "print runtime values", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error {
+			_, err := io.WriteString(w, "{\"layers\":[],\"entries\":{}}\n")
+			return err
+		}, true)},
+		{"/server_info", "print server version and status", false, a.serverInfo},
+		{"/stats", "print server stats", false, a.stats},
+		{"/stats/prometheus", "print server stats in Prometheus format", false, a.prometheus},
+	}
+}
+
+func postOnly(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			http.Error(w, fmt.Sprintf("Method %s not allowed, POST required.", r.Method), http.StatusMethodNotAllowed)
+			return
+		}
+		h(w, r)
+	}
+}
+
+func (a *Admin) writes(f func(context.Context, io.Writer, *http.Request) error, isJSON bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if isJSON {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		if err := f(r.Context(), w, r); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}
+
+func (a *Admin) either(f func(context.Context, io.Writer, bool) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		asJSON := r.URL.Query().Get("format") == "json"
+		a.writes(func(ctx context.Context, w io.Writer, _ *http.Request) error { return f(ctx, w, asJSON) }, asJSON)(w, r)
+	}
+}
+
+func (a *Admin) ready(w http.ResponseWriter, _ *http.Request) {
+	s := a.State()
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	if s != Live {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintln(w, s)
+}
+
+func (a *Admin) health(failed bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		a.failed.Store(failed)
+		_, _ = io.WriteString(w, "OK\n")
+	}
+}
+
+func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if q.Has("skip_exit") && !q.Has("graceful") {
+		http.Error(w, "skip_exit requires graceful", http.StatusBadRequest)
+		return
+	}
+	a.Drain(q.Has("inboundonly"), q.Has("graceful"), q.Has("skip_exit"))
+	_, _ = io.WriteString(w, "OK\n")
+}
+
+func (a *Admin) configDump(w http.ResponseWriter, r *http.Request) {
+	v := r.URL.Query()
+	q := DumpQuery{EDS: v.Has("include_eds"), Resource: v.Get("resource")}
+	if m := v.Get("mask"); m != "" {
+		q.Mask = strings.Split(m, ",")
+	}
+	if n := v.Get("name_regex"); n != "" {
+		re, err := regexp.Compile("^(?:" + n + ")$")
+		if err != nil {
+			http.Error(w, "Error while parsing name_regex: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		q.Name = re
+	}
+	a.writes(func(ctx context.Context, w io.Writer, _ *http.Request) error { return a.ConfigDump(ctx, w, q) }, true)(w, r)
+}
+
+func (a *Admin) serverInfo(w http.ResponseWriter, _ *http.Request) {
+	up := strconv.FormatInt(int64(time.Since(a.Began).Seconds()), 10) + "s"
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	_ = e.Encode(map[string]any{
+		"version": a.Version, "state": a.State().String(), "uptime_current_epoch": up, "uptime_all_epochs": up, "hot_restart_version": "disabled",
+		"command_line_options": a.Options, "node": a.Node,
+	})
+}
+
+// memory has Envoy's names; the numbers are the Go runtime's.
+func memory(_ context.Context, w io.Writer, _ *http.Request) error {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	text := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(map[string]string{
+		"allocated": text(m.HeapAlloc), "heap_size": text(m.HeapSys), "pageheap_unmapped": text(m.HeapReleased),
+		"pageheap_free": text(m.HeapIdle - m.HeapReleased), "total_thread_cache": text(m.MCacheInuse), "total_physical_bytes": text(m.Sys - m.HeapReleased),
+	})
+}
+
+func help(w io.Writer, pages []page) {
+	_, _ = io.WriteString(w, "admin commands are:\n  /: Admin home page\n")
+	for _, p := range pages {
+		fmt.Fprintf(w, "  %s%s: %s\n", p.path, map[bool]string{true: " (POST)"}[p.post], p.help)
+	}
+}
+
+// index is for people: what state the proxy is in, and where to look.
+func (a *Admin) index(w http.ResponseWriter, pages []page) {
+	w.Header().Set("Content-Type", "text/html; charset=UTF-8")
+	fmt.Fprintf(w, `<!doctype html><title>sluice</title><style>body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
+td{padding:.15rem 1rem .15rem 0;vertical-align:top}form{display:inline}button{font:inherit}</style>
+<h1>sluice %s</h1><p>State <b>%s</b>, up %s.</p><table>`, html.EscapeString(a.Version), a.State(), time.Since(a.Began).Round(time.Second))
+	for _, p := range pages {
+		link := fmt.Sprintf(`<a href="%[1]s">%[1]s</a>`, p.path)
+		if p.post {
+			link = fmt.Sprintf(`<form method="post" action="%[1]s"><button>%[1]s</button></form>`, p.path)
+		}
+		fmt.Fprintf(w, "<tr><td>%s<td>%s", link, html.EscapeString(p.help))
+	}
+	_, _ = io.WriteString(w, "</table>")
+}
+
+// stats prints Envoy's text or JSON form.
+func (a *Admin) stats(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	filter := regexp.MustCompile("")
+	if f := q.Get("filter"); f != "" {
+		var err error
+		if filter, err = regexp.Compile(f); err != nil {
+			http.Error(w, "Invalid re2 regex: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	if q.Get("format") == "prometheus" {
+		a.prometheus(w, r)
+		return
+	}
+	list := slices.DeleteFunc(a.Metrics.Gather(r.Context()), func(m telemetry.Metric) bool {
+		return m.Name == "" || !filter.MatchString(m.Name) || q.Has("usedonly") && m.Value == 0 && m.Kind != telemetry.Histogram
+	})
+	if q.Get("format") == "json" {
+		statsJSON(w, list)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	for _, m := range list {
+		if m.Kind == telemetry.Histogram {
+			fmt.Fprintf(w, "%s: %s\n", m.Name, summary(&m))
+		} else {
+			fmt.Fprintf(w, "%s: %d\n", m.Name, m.Value)
+		}
+	}
+}
+
+func summary(m *telemetry.Metric) string {
+	if m.Value == 0 {
+		return "No recorded values"
+	}
+	return fmt.Sprintf("count %d, sum %g", m.Value, m.Sum)
+}
+
+func statsJSON(w http.ResponseWriter, list []telemetry.Metric) {
+	type stat struct {
+		Name  string `json:"name"`
+		Value uint64 `json:"value"`
+	}
+	out := struct {
+		Stats []stat `json:"stats"`
+	}{Stats: []stat{}}
+	for _, m := range list {
+		if m.Kind != telemetry.Histogram {
+			out.Stats = append(out.Stats, stat{m.Name, m.Value})
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out)
+}
