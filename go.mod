@@ -2,4 +2,4 @@ module sluice
 
 go 1.26
 
-require golang.org/x/net v0.55.0 // indirect
+require golang.org/x/net v0.55.0

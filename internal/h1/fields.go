@@ -74,7 +74,7 @@ func (s *section) add(name, value []byte) fault {
 	if s.request && !s.trailer && len(name) == 4 && fold(name, "host") {
 		return s.host(name, value)
 	}
-	if h.Len() >= s.o.maxHeaders() {
+	if s.full() {
 		return tooManyHeaders
 	}
 	h.AddReceived(name, value)
@@ -82,6 +82,15 @@ func (s *section) add(name, value []byte) fault {
 		h.NoteCase(name)
 	}
 	return noFault
+}
+
+// full reports whether one more field is too many; Host counts.
+func (s *section) full() bool {
+	n := s.h.Len()
+	if s.h.HasAuthority() && !s.target {
+		n++
+	}
+	return n >= s.o.maxHeaders()
 }
 
 func (s *section) underscore() fault {
@@ -105,7 +114,7 @@ func (s *section) host(name, value []byte) fault {
 	if spanOf(value, isHost) != len(value) {
 		return invalidAuthority
 	}
-	if h.Len() >= s.o.maxHeaders() {
+	if s.full() {
 		return tooManyHeaders
 	}
 	if s.target {
