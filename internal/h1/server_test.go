@@ -14,7 +14,7 @@ func get(rest string) string { return "GET / HTTP/1.1\r\nHost: a\r\n" + rest + "
 // answers where two parsers could see different messages.
 func TestRequestVerdicts(t *testing.T) {
 	post := func(fields, body string) string { return "POST / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n" + body }
-	codec, chars := "400 http1.codec_error", "400 http1.invalid_characters"
+	codec, chars, coding := "400 http1.codec_error", "400 http1.invalid_characters", "501 http1.invalid_transfer_encoding"
 	for _, c := range []struct{ name, in, want string }{
 		{"plain", get(""), "ok"},
 		{"length", post("Content-Length: 5\r\n", "hello"), "ok"},
@@ -34,14 +34,14 @@ func TestRequestVerdicts(t *testing.T) {
 		{"length and chunks", post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), "400 http1.content_length_and_chunked_not_allowed"},
 		{"chunks", post("Transfer-Encoding: chunked\r\n", "0\r\n\r\n"), "ok"},
 		{"chunks in capitals", post("Transfer-Encoding: CHUNKED\r\n", "0\r\n\r\n"), "ok"},
-		{"coding gzip", post("Transfer-Encoding: gzip\r\n", ""), codec},
-		{"coding gzip, chunked", post("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), codec},
-		{"coding chunked, chunked", post("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"), codec},
-		{"coding ,chunked", post("Transfer-Encoding: ,chunked\r\n", "0\r\n\r\n"), codec},
-		{"coding twice", post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), codec},
-		{"coding identity", post("Transfer-Encoding: identity\r\n", ""), codec},
+		{"coding gzip", post("Transfer-Encoding: gzip\r\n", ""), coding},
+		{"coding gzip, chunked", post("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"), coding},
+		{"coding chunked, chunked", post("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"), coding},
+		{"coding ,chunked", post("Transfer-Encoding: ,chunked\r\n", "0\r\n\r\n"), coding},
+		{"coding twice", post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"), coding},
+		{"coding identity", post("Transfer-Encoding: identity\r\n", ""), coding},
 		{"coding behind VT", post("Transfer-Encoding: \x0bchunked\r\n", "0\r\n\r\n"), chars},
-		{"coding behind 0xa0", post("Transfer-Encoding: \xa0chunked\r\n", "0\r\n\r\n"), codec},
+		{"coding behind 0xa0", post("Transfer-Encoding: \xa0chunked\r\n", "0\r\n\r\n"), coding},
 		{"name with space before colon", post("Content-Length : 5\r\n", "hello"), codec},
 		{"folded line", get("X-A: b\r\n c\r\n"), codec},
 		{"line without colon", get("bad\r\n"), codec},
@@ -187,6 +187,26 @@ func TestHeads(t *testing.T) {
 		d.push(c.in)
 		if got := strings.TrimSpace(l.String()); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestChunksFromHTTP10AreRefused(t *testing.T) {
+	_, d, l := newServer(Options{AcceptHTTP10: true})
+	d.push("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+	if l.String() != "reset 5 400 http1.codec_error before=false\n" {
+		t.Errorf("%s", l)
+	}
+}
+
+func TestCloseIsDelayedUnlessTheClientAskedForIt(t *testing.T) {
+	for in, want := range map[string]bool{get(""): true, get("Connection: close\r\n"): false, "GARBAGE\r\n": true} {
+		s, d, l := newServer(Options{})
+		d.push(in)
+		s.Drain()
+		reply(l.stream, 200, "")
+		if !d.w.closed || s.DelayedClose() != want {
+			t.Errorf("%q: closed %v, delayed %v", in, d.w.closed, s.DelayedClose())
 		}
 	}
 }
