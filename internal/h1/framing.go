@@ -211,7 +211,7 @@ func forbiddenTrailer(id httpmsg.ID) bool {
 	return false
 }
 
-// dropForbidden takes those names out of received trailers.
+// dropForbidden takes those names out of trailers.
 func dropForbidden(t *httpmsg.Head) {
 	for i := range t.Len() {
 		if id, _, _, ok := t.Field(i); ok && forbiddenTrailer(id) {
