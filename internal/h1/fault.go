@@ -49,8 +49,3 @@ func (f fault) reason() httpmsg.ResetReason {
 	}
 	return r
 }
-
-// closedError is what Feed returns for bytes after the connection's end.
-type closedError struct{}
-
-func (closedError) Error() string { return "http1: connection is closed" }

@@ -41,7 +41,6 @@ type log struct {
 	b       strings.Builder
 	data    uint64
 	streams []httpmsg.Stream
-	byID    map[uint64]*end
 	onHead  func(s httpmsg.Stream, h *httpmsg.Head, end bool)
 	onData  func(s httpmsg.Stream, p []byte, end bool)
 	gone    int
