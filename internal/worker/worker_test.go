@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -568,5 +569,11 @@ func TestKeptBytesGrowByteByByte(t *testing.T) {
 		if b, err := io.ReadAll(c); string(b) != "whole" || err != nil {
 			t.Fatalf("%q %v: the handler last saw %d bytes", b, err, last.Load())
 		}
+	}
+}
+
+func TestAnIdleConnIsSmall(t *testing.T) {
+	if n := unsafe.Sizeof(Conn{}); n > 384 {
+		t.Errorf("a Conn takes %d bytes", n)
 	}
 }
