@@ -20,6 +20,7 @@ const (
 	alertExpired     = 45
 	alertCertUnknown = 46
 	alertUnknownCA   = 48
+	alertVersion     = 70
 	alertInternal    = 80
 	alertCanceled    = 90
 )
@@ -123,9 +124,8 @@ var handshakeErrors = []struct {
 	{"record overflow", "ENCRYPTED_LENGTH_TOO_LONG", 147},
 }
 
-// asError turns a handshake error of crypto/tls into ours. first holds the
-// peer's first bytes.
-func asError(err error, first []byte) *Error {
+// asError turns a handshake error of crypto/tls into ours.
+func asError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e
@@ -144,9 +144,6 @@ func asError(err error, first []byte) *Error {
 		x := remoteAlert(code)
 		x.Cause = err
 		return x
-	}
-	if isHTTP(first) {
-		return &Error{Text: boring(156, "HTTP_REQUEST", ""), Cause: err}
 	}
 	for _, x := range handshakeErrors {
 		if strings.Contains(text, x.part) {

@@ -139,8 +139,9 @@ func (c *Conn) SetLayer(l Layer) {
 	}
 }
 
-// HasLayer reports whether a Layer is set.
-func (c *Conn) HasLayer() bool { return c.layer != nil }
+// Layer is the layer that is set, or nil. A layer around another one is put in
+// its place with SetLayer before any plaintext was given or written.
+func (c *Conn) Layer() Layer { return c.layer }
 
 // Worker is the conn's loop.
 func (c *Conn) Worker() *Worker { return c.w }
