@@ -85,7 +85,7 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 			c.group.More = func(emit func(string, uint64, telemetry.Kind)) { sh.gauges(c, emit) }
 		}
 	}
-	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.all.opts.Secure,
+	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),
 		NextID: func() uint64 { return l.all.nextID.Add(1) }, H1: h1Options(cfg, l.heads), H2: h2Options(cfg, l.streams)}
 	if cfg.Type == config.OriginalDst {
 		c.dst = newOriginalDst(c)

@@ -14,6 +14,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
+	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/upstream/pool"
 )
@@ -22,8 +23,11 @@ import (
 type Options struct {
 	Workers []*worker.Worker
 	Sets    []*telemetry.Set
-	Secure  pool.SecureFunc // nil: TLS endpoints fail
-	Log     *slog.Logger    // nil: silent
+	// Handshakes makes upstream handshakes; nil: TLS endpoints fail. Secrets finds
+	// SDS secrets by name, from any goroutine.
+	Handshakes *tlsconn.Pool
+	Secrets    tlsconn.Secrets
+	Log        *slog.Logger // nil: silent
 	// Keep says which clusters have Envoy-named statistics; nil: all.
 	Keep func(cluster string) bool
 	// Resolve looks a host name up; nil: the system's resolver.
@@ -33,9 +37,10 @@ type Options struct {
 // Clusters are all clusters of the process. Apply and Run are safe for
 // concurrent use; the data path uses only Local.
 type Clusters struct {
-	opts   Options
-	locals []*Local
-	nextID atomic.Uint64
+	opts     Options
+	locals   []*Local
+	nextID   atomic.Uint64
+	contexts sync.Map // *config.UpstreamTLS → *tlsconn.ClientContext
 
 	mu     sync.Mutex
 	shared map[string]*shared
@@ -46,6 +51,7 @@ type Clusters struct {
 // shared is what the workers' parts of a cluster have in common.
 type shared struct {
 	config   *config.Cluster
+	given    *config.Cluster // as Apply got it
 	stat     string
 	breakers [2]pool.Breakers
 	hosts    []*hostState // control side; workers get copies of the slice header
@@ -90,6 +96,7 @@ func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
 		if s.Clusters[name] == nil {
 			sh.gone = true
 			delete(c.shared, name)
+			c.forget(sh.config)
 			c.each(&done, func(l *Local) { l.remove(name) })
 		}
 	}
@@ -108,19 +115,37 @@ func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
 func (c *Clusters) applyOne(name string, next *config.Cluster, done *sync.WaitGroup) {
 	have := c.shared[name]
 	switch {
-	case have != nil && have.config == next:
+	case have != nil && have.given == next:
 		return
 	case have != nil && have.config.Hash == next.Hash && next.Hash != 0:
-		if sameLoad(have.config.Load, next.Load) {
-			have.config = next
+		// The same cluster: what identifies pools stays what it was.
+		same := *next
+		same.TLS, same.SocketMatches = have.config.TLS, have.config.SocketMatches
+		unchanged := sameLoad(have.config.Load, next.Load)
+		have.config = &same
+		if unchanged {
+			have.given = next
 			return
 		}
-		have.config = next
 	default:
+		if have != nil {
+			have.gone = true
+			c.forget(have.config)
+		}
 		have = newShared(name, next)
 		c.shared[name] = have
 	}
+	have.given = next
 	c.rebuild(have, done)
+}
+
+// forget drops the TLS contexts of a cluster that is gone; connections under
+// way keep theirs.
+func (c *Clusters) forget(cfg *config.Cluster) {
+	c.contexts.Delete(cfg.TLS)
+	for i := range cfg.SocketMatches {
+		c.contexts.Delete(cfg.SocketMatches[i].TLS)
+	}
 }
 
 func sameLoad(a, b *config.LoadAssignment) bool {

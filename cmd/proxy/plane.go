@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,10 +16,10 @@ import (
 	"sluice/listener"
 	"sluice/listener/downstream"
 	"sluice/listener/httpproxy"
+	"sluice/listener/relay"
 	"sluice/listener/tcpproxy"
 	"sluice/redirect"
 	"sluice/upstream"
-	"sluice/upstream/pool"
 )
 
 // plane is the data plane: workers, and what runs on them, wired in the order
@@ -36,8 +35,7 @@ type plane struct {
 	http       *httpproxy.Server
 	listeners  *listener.Listeners
 	secrets    atomic.Pointer[map[string]*config.Secret]
-	contexts   sync.Map // *config.UpstreamTLS → *tlsconn.ClientContext
-	wiring     *telemetryWiring
+	reports    *reporting
 }
 
 // planeOptions are what the command line and the bootstrap say of the plane.
@@ -63,15 +61,17 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		p.workers, p.sets = append(p.workers, w), append(p.sets, set)
 	}
 	p.files = telemetry.NewFiles(o.workers, o.flush, h.stdout, h.stderr)
-	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Secure: p.secure, Log: log, Keep: o.keep})
-	p.wiring = newTelemetryWiring(p, o.node)
+	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
+	env := func(name string) string { v, _ := h.lookup(name); return v }
+	p.reports = newReporting(p, env)
 	p.http = httpproxy.New(httpproxy.Options{
-		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: ownAddress(),
+		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
 		Env: func(name string) string { v, _ := h.lookup(name); return v },
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: p.connect},
+		HTTP: p.httpTerminal, Filter: p.networkFilter, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
+		Refused:    p.reports.refused,
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
@@ -130,24 +130,4 @@ func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.Fil
 		return nil
 	}
 	return t
-}
-
-// secure makes upstream handshakes for the pools.
-func (p *plane) secure(c *worker.Conn, t *config.UpstreamTLS, o pool.SecureOptions, done func(*pool.Session, error)) {
-	x, ok := p.contexts.Load(t)
-	if !ok {
-		x, _ = p.contexts.LoadOrStore(t, tlsconn.NewClientContext(t, p.secret))
-	}
-	p.handshakes.Client(c, x.(*tlsconn.ClientContext), tlsconn.ClientOptions{SNI: o.SNI, ALPN: o.ALPN}, o.Timeout, func(s *tlsconn.State, err error) {
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		done(&pool.Session{ALPN: s.ALPN, TLS: peerOf(s)}, nil)
-	})
-}
-
-// ownAddress is this machine's first address that others can reach.
-func ownAddress() netip.Addr {
-	return firstAddress()
 }

@@ -142,11 +142,32 @@ func (h *Head) AppendComma(id ID, value []byte) {
 		h.AddID(id, value)
 		return
 	}
-	old := h.fields[i-1].value
+	h.join(int(i)-1, value)
+}
+
+// AppendNamed is AppendComma for any lower-case name; it reports whether the
+// field was there.
+func (h *Head) AppendNamed(name string, value []byte) bool {
+	for i := range h.fields {
+		if f := &h.fields[i]; !f.dead && string(h.at(f.name)) == name {
+			h.join(i, value)
+			return true
+		}
+	}
+	return false
+}
+
+// join appends to the value of field i; an empty one is replaced.
+func (h *Head) join(i int, value []byte) {
+	old := h.fields[i].value
+	if old.n == 0 {
+		h.fields[i].value = h.put(value)
+		return
+	}
 	joined := span{uint32(len(h.buf)), old.n + 1 + uint32(len(value))}
 	h.buf = append(h.buf, h.at(old)...)
 	h.buf = append(append(h.buf, ','), value...)
-	h.fields[i-1].value = joined
+	h.fields[i].value = joined
 }
 
 // AddSensitive appends a field that HPACK must never index.

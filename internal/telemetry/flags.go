@@ -108,3 +108,13 @@ func (s *Flags) mask() (m uint64) {
 	}
 	return m
 }
+
+// FlagOf gives the flag of a short name, FlagNone for any other text.
+func FlagOf(short string) Flag {
+	for f := FlagNone + 1; f < numFlags; f++ {
+		if flagNames[f][0] == short {
+			return f
+		}
+	}
+	return FlagNone
+}

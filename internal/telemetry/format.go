@@ -39,6 +39,15 @@ func (w *Formatter) Text(dst []byte, f *config.Format, r *Record) []byte {
 	if f == nil {
 		return dst
 	}
+	return w.text(dst, f, r, f.OmitEmpty)
+}
+
+// Header appends the text of a header's value: what is missing leaves nothing.
+func (w *Formatter) Header(dst []byte, f *config.Format, r *Record) []byte {
+	return w.text(dst, f, r, true)
+}
+
+func (w *Formatter) text(dst []byte, f *config.Format, r *Record, omit bool) []byte {
 	for i := range f.Items {
 		it := &f.Items[i]
 		if it.Op == "" {
@@ -49,7 +58,7 @@ func (w *Formatter) Text(dst []byte, f *config.Format, r *Record) []byte {
 		out, k := w.op(dst, it, r)
 		if k == missing {
 			dst = out[:start]
-			if !f.OmitEmpty {
+			if !omit {
 				dst = append(dst, '-')
 			}
 			continue

@@ -161,7 +161,7 @@ func Header(h *httpmsg.Head, name string) (value []byte, ok bool) {
 	case ":path":
 		value = h.Path()
 	case ":authority", "host":
-		value = h.Authority()
+		return h.Authority(), h.HasAuthority()
 	case ":scheme":
 		value = h.Scheme()
 	case ":protocol":
@@ -198,19 +198,20 @@ func metadataOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind, boo
 	case "CLUSTER_METADATA":
 		m = r.ClusterMetadata
 	case "UPSTREAM_METADATA":
-		m = r.HostMetadata
+		return hostMetadata(dst, ns, path, r)
 	case "METADATA":
-		switch it.Arg {
+		switch it.Alt {
 		case "DYNAMIC":
 			m = r.Dynamic
 		case "CLUSTER":
 			m = r.ClusterMetadata
 		case "ROUTE":
 			m = r.RouteMetadata
+		case "VIRTUAL_HOST":
+			m = r.VirtualHostMetadata
 		case "UPSTREAM_HOST":
-			m = r.HostMetadata
+			return hostMetadata(dst, ns, path, r)
 		}
-		ns = ""
 	case "FILTER_STATE":
 		v := r.FilterState[it.Arg]
 		out, k := str(dst, v)
@@ -221,6 +222,21 @@ func metadataOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind, boo
 	if ns == "" && len(path) > 0 {
 		ns, path = path[0], path[1:]
 	}
+	return metadataValue(dst, m, ns, path)
+}
+
+// hostMetadata reads an endpoint's metadata; envoy.lb is kept apart.
+func hostMetadata(dst []byte, ns string, path []string, r *Record) ([]byte, kind, bool) {
+	if ns == "" && len(path) > 0 {
+		ns, path = path[0], path[1:]
+	}
+	if ns == "envoy.lb" {
+		return metadataValue(dst, config.Metadata{ns: r.HostLB}, ns, path)
+	}
+	return metadataValue(dst, r.HostMetadata, ns, path)
+}
+
+func metadataValue(dst []byte, m config.Metadata, ns string, path []string) ([]byte, kind, bool) {
 	v, ok := m.Lookup(ns, path...)
 	if !ok || v == nil {
 		return dst, missing, true

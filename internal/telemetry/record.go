@@ -93,6 +93,8 @@ type Record struct {
 	Route, VirtualHost, VirtualCluster string
 	RouteMetadata, ClusterMetadata     config.Metadata
 	HostMetadata, Dynamic              config.Metadata
+	VirtualHostMetadata                config.Metadata
+	HostLB                             config.Struct // metadata envoy.lb of the endpoint
 	FilterState                        map[string]string
 
 	Cluster, ClusterRaw string // alt_stat_name or name, and name

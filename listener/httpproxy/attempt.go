@@ -18,6 +18,7 @@ type attempt struct {
 	conn   *pool.Conn
 	stream httpmsg.Stream // nil before there is one and after its end
 	opts   upstream.StreamOptions
+	undial func() // gives up the dial of a CONNECT tunnel
 
 	sent   bool // the head went out
 	begun  bool // an interim or final head came
@@ -27,7 +28,7 @@ type attempt struct {
 func (t *attempt) clear() {
 	t.host, t.conn, t.stream = nil, nil, nil
 	t.sent, t.begun, t.active = false, false, false
-	t.opts = upstream.StreamOptions{}
+	t.opts, t.undial = upstream.StreamOptions{}, nil
 }
 
 // sending reports whether the request's content goes straight out.
@@ -39,7 +40,7 @@ func (t *attempt) start(h *upstream.Host) {
 	t.host, t.conn, t.stream, t.sent, t.begun = h, nil, nil, false, false
 	h.Active++
 	t.active = true
-	r.rec.HostMetadata, r.rec.Workload = h.Endpoint.Metadata, h.Endpoint.Workload
+	r.rec.HostMetadata, r.rec.HostLB, r.rec.Workload = h.Endpoint.Metadata, h.Endpoint.LB, h.Endpoint.Workload
 	t.wait.Priority = r.route.Config.Action.Priority
 	t.opts = upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.conn.facts.ID}
 	if r.cluster.Config.AutoSNI {
@@ -104,7 +105,7 @@ func (t *attempt) sendKept() {
 	if r.downEnd {
 		r.rec.UpstreamSent = r.local.worker.Now()
 	}
-	if !r.plan.armed() {
+	if !r.repeats() {
 		r.body = r.body[:0]
 	}
 	if r.heldDown && !r.parked {
@@ -149,10 +150,11 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	r.rec.UpstreamFailure = ""
-	r.respond(h, end)
-	if h.Status == 101 && !r.over {
+	r.tunnel = !end && !r.down.HTTP2() && (h.Status == 101 && r.upgrade || r.connect && h.Status/100 == 2)
+	if r.tunnel {
 		r.group.Values[cxUpgradesTotal]++
 	}
+	r.respond(h, end)
 	r.awaitTry()
 }
 
@@ -271,7 +273,9 @@ func (t *attempt) release() {
 	t.idleHost()
 	if t.stream != nil {
 		t.stream = nil
-		t.conn.Release(t.wait.Priority)
+		if t.conn != nil {
+			t.conn.Release(t.wait.Priority)
+		}
 	}
 }
 
@@ -286,6 +290,10 @@ func (t *attempt) idleHost() {
 func (t *attempt) cancel(kind httpmsg.ResetKind) {
 	if t.wait.Waiting() {
 		t.wait.Cancel()
+	}
+	if t.undial != nil {
+		t.undial()
+		t.undial = nil
 	}
 	if t.stream != nil {
 		t.r.cluster.Stats[pool.RqTxReset]++

@@ -94,7 +94,7 @@ func (r *request) failed(c cause, transport string) {
 	words, flag := c.describe()
 	addFlag(r, flag)
 	details := "upstream_reset_before_response_started{"
-	if r.headOut {
+	if r.headOut || r.up.begun {
 		details = "upstream_reset_after_response_started{"
 	}
 	details += words

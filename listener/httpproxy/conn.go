@@ -1,8 +1,6 @@
 package httpproxy
 
 import (
-	"crypto/tls"
-	"strings"
 	"time"
 
 	"sluice/internal/config"
@@ -12,6 +10,7 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
+	"sluice/listener/relay"
 )
 
 // engine is the server side of a connection: internal/h1.Server or
@@ -52,7 +51,7 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 func newConn(p *Proxy, l *local, d *downstream.Connection) {
 	c := &conn{proxy: p, local: l, down: d, wire: d.Conn, group: p.group(l)}
-	c.facts = connFacts(d)
+	c.facts = relay.Facts(d)
 	c.idle.Fire, c.headers.Fire, c.duration.Fire, c.drain.Fire = c.onIdle, c.onSlowHead, c.onDuration, c.onDrained
 	v := c.group.Values
 	v[cxTotal]++
@@ -76,46 +75,6 @@ func newConn(p *Proxy, l *local, d *downstream.Connection) {
 		c.onListenerDrain()
 	}
 	c.wire.SetHandler(c)
-}
-
-func connFacts(d *downstream.Connection) telemetry.Conn {
-	f := telemetry.Conn{ID: d.ID, Start: d.Start, Local: d.Dst, Remote: d.Src, Direct: d.DirectSrc, SNI: d.SNI, Failure: d.TransportFailure,
-		Termination: d.Termination}
-	if d.Listener != nil {
-		f.Listener, f.StatPrefix, f.Direction = d.Listener.Name, d.Listener.StatPrefix, d.Listener.Direction
-	}
-	if d.Chain != nil {
-		f.Chain = d.Chain.Name
-	}
-	if t := d.TLS; t != nil {
-		f.ALPN = t.ALPN
-		f.TLS = &telemetry.TLS{Version: strings.ReplaceAll(tls.VersionName(t.Version), "TLS ", "TLSv"), Cipher: cipherName(t.Cipher),
-			SessionID: t.Session, PeerURI: t.PeerURIs, PeerDNS: t.PeerDNS, LocalURI: t.LocalURIs, LocalDNS: t.LocalDNS,
-			PeerSubject: t.PeerSubject, PeerIssuer: t.PeerIssuer, LocalSubject: t.LocalSubject, PeerSum: t.PeerHash,
-			PeerSerial: t.PeerSerial, Presented: len(t.Peer) > 0, Validated: t.Verified}
-		if len(t.Peer) > 0 {
-			f.TLS.Peer = t.Peer[0]
-		}
-	}
-	return f
-}
-
-// cipherName is OpenSSL's name of a suite, which Envoy's logs show.
-func cipherName(id uint16) string {
-	name := tls.CipherSuiteName(id)
-	if strings.HasPrefix(name, "TLS_AES") || strings.HasPrefix(name, "TLS_CHACHA") {
-		return name
-	}
-	name = strings.TrimPrefix(name, "TLS_")
-	name = strings.Replace(name, "_WITH_", "_", 1)
-	name = strings.ReplaceAll(name, "AES_128", "AES128")
-	name = strings.ReplaceAll(name, "AES_256", "AES256")
-	name = strings.TrimSuffix(name, "_SHA256_P256")
-	name = strings.TrimPrefix(name, "RSA_AES")
-	if strings.HasPrefix(name, "128") || strings.HasPrefix(name, "256") {
-		name = "AES" + name
-	}
-	return strings.ReplaceAll(name, "_", "-")
 }
 
 func (c *conn) speakHTTP1() {

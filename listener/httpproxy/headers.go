@@ -50,6 +50,18 @@ func (r *request) finalHeaders() {
 	}
 }
 
+// continueHTTP2 answers an expectation on HTTP/2, as the HTTP/1 engine does on
+// its own.
+func (r *request) continueHTTP2() {
+	if !r.down.HTTP2() || r.proxy.config.Proxy100Continue || !equalFold(r.head.Get(httpmsg.Expect), "100-continue") {
+		return
+	}
+	r.head.Del(httpmsg.Expect)
+	r.resp.Status = 100
+	r.down.SendHead(&r.resp, false)
+	r.resp.Reset()
+}
+
 // upgradable refuses upgrades that aren't configured.
 func (r *request) upgradable() bool {
 	if r.connect && len(r.head.Protocol()) == 0 {

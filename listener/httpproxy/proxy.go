@@ -8,6 +8,7 @@
 package httpproxy
 
 import (
+	"errors"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,8 @@ type Server struct {
 
 	mu     sync.Mutex
 	tables map[string]*holder
+	built  map[*config.HTTPConnectionManager]*Proxy
+	hashes map[string]uint64 // of the listeners whose managers are built
 }
 
 // holder is the current table of one route configuration name.
@@ -58,7 +61,7 @@ type table struct {
 
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
-	s := &Server{opts: o, tables: make(map[string]*holder)}
+	s := &Server{opts: o, tables: make(map[string]*holder), built: make(map[*config.HTTPConnectionManager]*Proxy), hashes: make(map[string]uint64)}
 	for i := range o.Workers {
 		s.locals = append(s.locals, newLocal(&o, i))
 	}
@@ -143,6 +146,82 @@ func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Pr
 	p.groups = make([]*telemetry.Group, len(s.locals))
 	return p, logErr
 }
+
+// Prepare builds the connection managers of listeners that are new or changed,
+// before the listeners are applied, so that no worker has to. Errors are those
+// of access logs and filters; the managers work without.
+func (s *Server) Prepare(listeners []*config.Listener) error {
+	var errs []error
+	keep := make(map[string]bool, len(listeners))
+	for _, l := range listeners {
+		keep[l.Name] = true
+		if h, ok := s.hashes[l.Name]; ok && h == l.Hash && h != 0 {
+			continue
+		}
+		s.hashes[l.Name] = l.Hash
+		for _, c := range append(l.Chains[:len(l.Chains):len(l.Chains)], l.DefaultChain) {
+			if c == nil {
+				continue
+			}
+			for _, f := range c.Filters {
+				if m, ok := f.(*config.HTTPConnectionManager); ok {
+					_, err := s.proxy(m, l)
+					errs = append(errs, err)
+				}
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for m, p := range s.built {
+		if p.listener != nil && !keep[p.listener.Name] {
+			delete(s.built, m)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Terminal gives the terminal of an HTTP chain, built by Prepare or now.
+func (s *Server) Terminal(m *config.HTTPConnectionManager, l *config.Listener) downstream.Terminal {
+	p, err := s.proxy(m, l)
+	if p == nil {
+		return refusing{err}
+	}
+	return p
+}
+
+func (s *Server) proxy(m *config.HTTPConnectionManager, l *config.Listener) (*Proxy, error) {
+	s.mu.Lock()
+	p := s.built[m]
+	s.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	p, err := s.Build(m, l)
+	if p != nil {
+		s.mu.Lock()
+		s.built[m] = p
+		s.mu.Unlock()
+	}
+	return p, err
+}
+
+// refusing ends the connections of a chain whose filters couldn't be built: a
+// required filter must not be passed by.
+type refusing struct{ err error }
+
+func (refusing) Serve(c *downstream.Connection) {
+	c.Conn.SetHandler(&ending{c})
+	c.Conn.Close()
+}
+
+type ending struct{ c *downstream.Connection }
+
+func (e *ending) OnData(_ *worker.Conn, b []byte) int { return len(b) }
+func (e *ending) OnDrain(*worker.Conn)                {}
+func (e *ending) OnEOF(*worker.Conn)                  {}
+func (e *ending) OnClose(*worker.Conn, error)         { e.c.Gone() }
+func (e *ending) OnConnect(*worker.Conn, error)       {}
 
 func h1Options(m *config.HTTPConnectionManager, l *local) *h1.Options {
 	o := m.HTTP1

@@ -62,11 +62,16 @@ func (r *request) local500(a filter.Reply) {
 		r.grpcReply(&a, body)
 		return
 	}
+	r.decorate(&a)
 	if len(body) > 0 {
 		r.setNumber(h, httpmsg.ContentLength, int64(len(body)))
-		h.AddString(httpmsg.ContentType, kind)
+		if !h.Has(httpmsg.ContentType) {
+			h.AddString(httpmsg.ContentType, kind)
+		}
 	}
-	r.decorate(&a)
+	if h.Status == 400 && r.conn.h1 != nil && !r.proxy.config.StreamErrorOnInvalid && !r.proxy.config.HTTP1.StreamErrorOnInvalid {
+		r.conn.h1.Drain() // what follows may not be what it seems
+	}
 	none := len(body) == 0 || string(r.head.Method()) == "HEAD" || a.Status == 204 || a.Status == 304
 	r.rec.SendHead = r.local.worker.Now()
 	r.sendLocal(body, none)

@@ -56,12 +56,14 @@ type request struct {
 	headOut                    bool
 	waiting                    bool // between tries
 	upgrade, connect           bool
+	tunnel                     bool // both directions are raw bytes
 	grpc                       bool
 	over                       bool
 	interim                    bool // an informational response went out
 	follows                    int  // internal redirects so far
 	altTimeout                 bool
-	newCookies                 []string // for the response, by hash policies
+	newCookies                 []string         // for the response, by hash policies
+	mirrors                    []*config.Mirror // to be sent when the request is whole
 	numbers                    [20]byte
 }
 
@@ -69,7 +71,7 @@ func newRequest(l *local) *request {
 	r := &request{local: l}
 	r.up.r = r
 	r.up.wait.User = &r.up
-	r.eval = func(dst []byte, f *config.Format) []byte { return l.log.Format.Text(dst, f, &r.rec) }
+	r.eval = func(dst []byte, f *config.Format) []byte { return l.log.Format.Header(dst, f, &r.rec) }
 	r.idle.Fire, r.timeout.Fire, r.perTry.Fire = r.onIdle, r.onTimeout, r.up.onPerTry
 	r.total.Fire, r.whole.Fire, r.backoff.Fire = r.onMaxDuration, r.onRequestTimeout, r.onBackoff
 	r.x.Bind(r)
@@ -126,8 +128,8 @@ func (r *request) clear() {
 	r.body = r.body[:0]
 	r.headSeen, r.downEnd, r.hasTail, r.internal, r.needTLS, r.routed = false, false, false, false, false, false
 	r.parked, r.heldDown, r.answered, r.headOut, r.waiting = false, false, false, false, false
-	r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false
-	r.newCookies = r.newCookies[:0]
+	r.tunnel, r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false, false
+	r.newCookies, r.mirrors = r.newCookies[:0], r.mirrors[:0]
 	r.plan.clear()
 	r.limits = limits{}
 	r.up.clear()
@@ -182,6 +184,10 @@ func (r *request) OnData(p []byte, end bool) {
 		r.downEnd = true
 		r.rec.RequestEnd = r.local.worker.Now()
 	}
+	if r.tunnel && end {
+		r.clientLeft(p)
+		return
+	}
 	if !r.headOut || r.up.stream != nil {
 		p = r.filterRequest(p, end)
 		r.forwardBody(p, end)
@@ -189,6 +195,16 @@ func (r *request) OnData(p []byte, end bool) {
 	if end && !r.over {
 		r.requestComplete()
 	}
+}
+
+// clientLeft ends a tunnel whose client sends no more: an HTTP/1 client that
+// half-closes is taken as gone.
+func (r *request) clientLeft(p []byte) {
+	if r.up.stream != nil {
+		r.up.stream.SendData(p, true)
+	}
+	r.OnReset(httpmsg.ResetReason{Kind: httpmsg.ResetConnTerminated})
+	r.conn.wire.CloseWhenFlushed()
 }
 
 func (r *request) filterRequest(p []byte, end bool) []byte {
@@ -229,7 +245,16 @@ func (r *request) forwardBody(p []byte, end bool) {
 // keeps reports whether content must be remembered: for a stream to come, or
 // for a retry.
 func (r *request) keeps() bool {
-	return r.lost == 0 && (!r.up.sending() || r.plan.armed()) && !r.answered
+	return r.lost == 0 && (!r.up.sending() || r.repeats()) && !r.answered
+}
+
+// repeats reports whether the content may be needed a second time.
+func (r *request) repeats() bool {
+	if r.plan.armed() || len(r.mirrors) > 0 {
+		return true
+	}
+	a := r.action()
+	return a != nil && a.InternalRedirect != nil
 }
 
 // keep remembers content up to the buffer limit.
@@ -246,6 +271,7 @@ func (r *request) keep(p []byte, streaming bool) {
 	switch {
 	case streaming: // the request goes on, but can't be repeated
 		r.plan.abandon()
+		r.mirrors = r.mirrors[:0]
 		r.lost, r.body = len(r.body)+len(p), r.body[:0]
 	case r.waiting:
 		r.reply(filter.Reply{Status: 507, Body: "exceeded request buffer limit while retrying upstream",
@@ -313,6 +339,7 @@ func (r *request) OnReset(reason httpmsg.ResetReason) {
 	default:
 		r.rec.Flags.Set(telemetry.DC)
 		r.rec.Details = "downstream_remote_disconnect"
+		r.group.Values[rqRxReset]++
 	}
 	if !r.headOut {
 		r.rec.Code = 0
@@ -331,7 +358,7 @@ func (r *request) brokenRequest(reason httpmsg.ResetReason) {
 	case 400:
 		body = "Bad Request"
 	case 408:
-		body = "request timeout"
+		body = "request header timeout"
 	case 426:
 		body = "Upgrade Required"
 	case 431:
@@ -340,6 +367,7 @@ func (r *request) brokenRequest(reason httpmsg.ResetReason) {
 	if reason.Kind == httpmsg.ResetProtocolError || reason.Kind == httpmsg.ResetHeaderLimit {
 		r.rec.Flags.Set(telemetry.DPE)
 	}
+	r.rec.Details = reason.Detail
 	r.local500(filter.Reply{Status: reason.Status, Body: body, Details: reason.Detail, GRPC: -1})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
@@ -16,7 +17,7 @@ import (
 // valid refuses requests that can't be routed safely.
 func (r *request) valid() bool {
 	h := &r.head
-	if !h.HasAuthority() {
+	if !h.HasAuthority() || h.Has(httpmsg.Connection) && !r.down.HTTP2() && hasToken(h.Get(httpmsg.Connection), "host") {
 		return r.refuse(400, "", "missing_host_header")
 	}
 	p := h.Path()
@@ -115,6 +116,9 @@ func (r *request) sanitize() {
 	single := r.clientAddress()
 	r.forwardedScheme()
 	m := r.proxy.config
+	if m.AppendXForwardedPort && !h.Has(httpmsg.XForwardedPort) {
+		h.SetString(httpmsg.XForwardedPort, r.localPort())
+	}
 	r.internal = single && m.InternalCIDRs.Contains(r.rec.Remote.Addr())
 	edge := !r.internal && m.UseRemoteAddress
 	if r.internal {
@@ -187,7 +191,6 @@ func (r *request) dropNamed(h *httpmsg.Head, list []byte) {
 		}
 		switch string(part) {
 		case "", "close", "keep-alive", "upgrade", "te", "http2-settings":
-		case "host":
 		default:
 			h.DelName(string(part))
 		}
@@ -223,7 +226,7 @@ func (r *request) clientAddress() (single bool) {
 		r.local.bufC = a.Unmap().AppendTo(r.local.bufC[:0])
 		r.head.AppendComma(httpmsg.XForwardedFor, r.local.bufC)
 	}
-	if m.AppendXForwardedPort && (m.XFFTrustedHops == 0 || !r.head.Has(httpmsg.XForwardedPort)) {
+	if m.AppendXForwardedPort && m.XFFTrustedHops == 0 {
 		r.head.SetString(httpmsg.XForwardedPort, r.localPort())
 	}
 	return !had
@@ -298,8 +301,8 @@ func (r *request) forwardedScheme() {
 	if len(h.Scheme()) > 0 {
 		return
 	}
-	if p := h.Get(httpmsg.XForwardedProto); string(p) == "http" || string(p) == "https" {
-		h.SetScheme(p)
+	if p := h.Get(httpmsg.XForwardedProto); equalFold(p, "http") || equalFold(p, "https") {
+		h.SetScheme([]byte(strings.ToLower(string(p))))
 	} else {
 		h.SetScheme([]byte(own))
 	}

@@ -29,6 +29,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 	r.rec.DownHeadIn = uint64(headBytes(h))
 	r.downEnd = end
 	r.x.End = end
+	r.continueHTTP2()
 	r.noteProtocol(h)
 	if end {
 		r.rec.RequestEnd = r.local.worker.Now()
@@ -73,7 +74,7 @@ func (r *request) findRoute() {
 	if c := found.Config; c.Action != nil || c.Redirect != nil || c.Direct != nil {
 		r.rec.Route, r.rec.RouteMetadata = c.Name, c.Metadata
 	}
-	r.rec.VirtualHost = found.Host.Config.Name
+	r.rec.VirtualHost, r.rec.VirtualHostMetadata = found.Host.Config.Name, found.Host.Config.Metadata
 	r.chain = r.proxy.chainOf(found.Config)
 }
 
@@ -207,6 +208,10 @@ func (r *request) try() {
 		q.DstHeader = string(v)
 	}
 	r.plan.steer(&q)
+	if r.connect && r.terminates() {
+		r.dialTunnel(&q)
+		return
+	}
 	h := r.cluster.Pick(&q)
 	if h == nil {
 		r.noHost()
@@ -246,11 +251,11 @@ func (r *request) respond(h *httpmsg.Head, end bool) {
 
 // editResponse applies the route's response edits.
 func (r *request) editResponse() {
-	r.rec.Response = &r.resp
+	r.rec.Response, r.rec.Code = &r.resp, r.resp.Status
 	if r.route == nil || !r.routed {
 		return
 	}
-	if r.route.Host.Config.IncludeAttemptResponse && r.route.Config.Action != nil {
+	if r.route.Host.Config.IncludeAttemptResponse && r.rec.Attempts > 0 {
 		r.setNumber(&r.resp, httpmsg.XEnvoyAttemptCount, int64(r.rec.Attempts))
 	}
 	_, first := r.route.ClusterEdits(r.weighted)

@@ -21,7 +21,7 @@ type Request struct {
 	Metadata   config.Metadata
 	MetadataOK func(m *config.MetadataMatch) bool // nil: no dynamic metadata
 
-	host, joined []byte
+	host, joined, bare []byte
 }
 
 // Outcome says what Match found.
@@ -94,22 +94,15 @@ func StripPort(a []byte) []byte {
 	if a[0] != '[' && bytes.IndexByte(a[:i], ':') >= 0 { // a bare IPv6 literal
 		return a
 	}
-	if len(a) == i+1 {
-		return a
-	}
-	for _, c := range a[i+1:] {
-		if c < '0' || c > '9' {
-			return a
-		}
-	}
 	return a[:i]
 }
 
 func (h *VirtualHost) route(q *Request) *Route {
 	path, query := SplitPath(q.Head.Path())
 	if len(h.routes) > 0 && h.routes[0].Table.Config.IgnorePathParameters {
-		if i := bytes.IndexByte(path, ';'); i >= 0 {
-			path = path[:i]
+		if bytes.IndexByte(path, ';') >= 0 {
+			q.bare = withoutParameters(q.bare[:0], path)
+			path = q.bare
 		}
 	}
 	if h.index != nil {
@@ -121,6 +114,23 @@ func (h *VirtualHost) route(q *Request) *Route {
 		}
 	}
 	return nil
+}
+
+// withoutParameters appends path without the ;name=value of its segments.
+func withoutParameters(dst, path []byte) []byte {
+	skip := false
+	for _, c := range path {
+		switch c {
+		case ';':
+			skip = true
+		case '/':
+			skip = false
+		}
+		if !skip {
+			dst = append(dst, c)
+		}
+	}
+	return dst
 }
 
 // SplitPath cuts :path at the query; query excludes the question mark.

@@ -143,6 +143,10 @@ func setPseudo(h *httpmsg.Head, name string, v []byte) bool {
 func add(h *httpmsg.Head, w *write, v []byte) {
 	switch {
 	case setPseudo(h, w.name, v):
+	case w.id == httpmsg.Other && joins(w.name):
+		if !h.AppendNamed(w.name, v) {
+			h.AddName(w.name, v)
+		}
 	case w.id == httpmsg.Other:
 		h.AddName(w.name, v)
 	case w.id != httpmsg.SetCookie && w.id != httpmsg.Cookie && h.Has(w.id):
@@ -150,4 +154,15 @@ func add(h *httpmsg.Head, w *write, v []byte) {
 	default:
 		h.AddID(w.id, v)
 	}
+}
+
+// joins lists further headers of which Envoy keeps one line.
+func joins(name string) bool {
+	switch name {
+	case "accept", "accept-encoding", "cache-control", "content-encoding", "etag", "pragma", "vary", "if-match", "if-none-match",
+		"if-modified-since", "if-unmodified-since", "if-range", "access-control-allow-origin", "access-control-allow-headers",
+		"access-control-allow-methods", "access-control-allow-credentials", "access-control-expose-headers", "access-control-max-age":
+		return true
+	}
+	return false
 }

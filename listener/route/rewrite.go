@@ -53,7 +53,7 @@ func (r *Route) newPath(dst, full []byte) []byte {
 	if idx == nil {
 		return dst
 	}
-	return append(m.Regex.Expand(dst, []byte(a.PathTemplate), path, idx), rest...)
+	return append(m.Regex.Expand(dst, r.template, path, idx), rest...)
 }
 
 // matched is how much of path a prefix rewrite replaces.

@@ -35,7 +35,7 @@ func TestDomainsPrecedence(t *testing.T) {
 	}})
 	for _, c := range []struct{ host, want string }{
 		{"x.a.example.com", "exact"}, {"X.A.Example.COM:8080", "exact"}, {"y.a.example.com", "longer"}, {"y.example.com", "suffix"},
-		{".example.com", "any"}, {"pre.x", "prefix"}, {"pre.", "any"}, {"other", "any"}, {"[::1]:80", "any"}, {"x.a.example.com:", "any"},
+		{".example.com", "any"}, {"pre.x", "prefix"}, {"pre.", "any"}, {"other", "any"}, {"[::1]:80", "any"}, {"x.a.example.com:", "exact"},
 	} {
 		q := Request{Head: head("GET", c.host, "/")}
 		r, _ := tab.Match(&q)

@@ -9,6 +9,7 @@ package route
 
 import (
 	"sort"
+	"strconv"
 	"strings"
 
 	"sluice/internal/config"
@@ -53,6 +54,7 @@ type Route struct {
 	// Request and Response hold the header edits in the order they apply.
 	Request, Response []*Mutations
 	clusterEdits      []clusterEdits // by weighted cluster
+	template          []byte         // the path template in regexp's syntax
 
 	order int // position in its virtual host
 }
@@ -138,6 +140,7 @@ func (t *Table) compileRoute(c *config.Route, h *VirtualHost) *Route {
 		if len(a.Mirrors) > 0 {
 			r.Mirrors = a.Mirrors
 		}
+		r.template = []byte(strings.ReplaceAll(a.PathTemplate, "{", "${"))
 		for i := range a.Weighted {
 			w := &a.Weighted[i]
 			r.clusterEdits = append(r.clusterEdits, clusterEdits{compileMutations(w.RequestHeaders), compileMutations(w.ResponseHeaders)})
@@ -186,6 +189,11 @@ func (r *Route) Cluster(q *Request) (name string, weighted int) {
 		return "", -1
 	}
 	at := uint32(q.Random % uint64(a.TotalWeight))
+	if a.WeightHeader != "" {
+		if n, err := strconv.ParseUint(string(q.headerFirst(a.WeightHeader)), 10, 64); err == nil {
+			at = uint32(n % uint64(a.TotalWeight))
+		}
+	}
 	for i := range a.Weighted {
 		w := &a.Weighted[i]
 		if at < w.Weight {

@@ -99,7 +99,7 @@ func (c *Conn) OnConnect(w *worker.Conn, err error) {
 		return
 	}
 	if err != nil {
-		c.failed(ConnectFailure, connectReason(err))
+		c.failed(ConnectFailure, ConnectReason(err))
 		return
 	}
 	c.Local = w.LocalAddr()
@@ -121,11 +121,9 @@ func (c *Conn) secured(s *Session, err error) {
 		if c.wire != nil {
 			c.wire.Close()
 		}
-		c.pool.cluster.Stats[ConnectionError]++
 		c.failed(ConnectFailure, err.Error())
 		return
 	}
-	c.pool.cluster.Stats[Handshake]++
 	c.TLS = s.TLS
 	c.wire.SetHandler(c)
 	c.established(s.ALPN)

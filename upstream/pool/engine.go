@@ -23,8 +23,8 @@ type h2Client struct{ *h2.Client }
 // Reusable implements engine: there is room for a stream now.
 func (c h2Client) Reusable() bool { return c.CanOpen() }
 
-// connectReason words a failed connect as Envoy does.
-func connectReason(err error) string {
+// ConnectReason words a failed connect as Envoy does.
+func ConnectReason(err error) string {
 	if errors.Is(err, worker.ErrConnectTimeout) {
 		return ""
 	}

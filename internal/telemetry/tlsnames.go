@@ -1,0 +1,27 @@
+package telemetry
+
+import (
+	"crypto/tls"
+	"strings"
+)
+
+// VersionName is Envoy's name of a TLS version, such as TLSv1.3.
+func VersionName(v uint16) string { return strings.ReplaceAll(tls.VersionName(v), "TLS ", "TLSv") }
+
+// CipherName is OpenSSL's name of a cipher suite, which Envoy's logs show.
+func CipherName(id uint16) string {
+	name := tls.CipherSuiteName(id)
+	if strings.HasPrefix(name, "TLS_AES") || strings.HasPrefix(name, "TLS_CHACHA") {
+		return name // of TLS 1.3
+	}
+	name = strings.TrimPrefix(name, "TLS_")
+	name = strings.Replace(name, "_WITH_", "_", 1)
+	name = strings.ReplaceAll(name, "AES_128", "AES128")
+	name = strings.ReplaceAll(name, "AES_256", "AES256")
+	if strings.Contains(name, "CHACHA20_POLY1305") {
+		name = strings.TrimSuffix(name, "_SHA256")
+	}
+	name = strings.TrimPrefix(name, "RSA_")
+	name = strings.Replace(name, "_CBC_", "_", 1)
+	return strings.ReplaceAll(name, "_", "-")
+}

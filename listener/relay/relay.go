@@ -1,0 +1,122 @@
+// Package relay joins listener/tcpproxy to what it needs of the rest: a
+// connection to a cluster, and the report of a connection that is over. It
+// relays nothing itself.
+package relay
+
+import (
+	"errors"
+	"net/netip"
+
+	"sluice/internal/config"
+	"sluice/internal/telemetry"
+	"sluice/listener/downstream"
+	"sluice/listener/tcpproxy"
+	"sluice/upstream"
+	"sluice/upstream/balance"
+)
+
+// Connect opens upstream connections for TCP chains; it is tcpproxy's Connect.
+func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
+	return func(d *downstream.Connection, r *tcpproxy.Request, done func(tcpproxy.Upstream, error)) func() {
+		w := d.Conn.Worker()
+		c := clusters.Local(w.Index()).Get(r.Cluster)
+		if c == nil {
+			return clusters.Local(w.Index()).Refuse(func() { done(tcpproxy.Upstream{}, &tcpproxy.Failure{Flag: "NC"}) })
+		}
+		q := upstream.Query{OriginalDst: d.Dst}
+		if r.Filter != nil && r.Filter.HashSourceIP && d.Src.IsValid() {
+			q.Hash, q.HasHash = balance.Hash64([]byte(d.Src.Addr().Unmap().String()), 0), true
+		}
+		return c.Connect(&q, func(s *upstream.Stream, err error) {
+			if err != nil {
+				done(tcpproxy.Upstream{}, failure(c, err))
+				return
+			}
+			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, Closed: func(error) { s.Close() }}, nil)
+		})
+	}
+}
+
+func failure(c *upstream.Cluster, err error) error {
+	var r *upstream.Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	f := &tcpproxy.Failure{Flag: r.Flag.String(), Reason: r.Reason, Cluster: c.Config.Name}
+	if r.Host != nil {
+		f.Host, f.Address = r.Host.Endpoint, r.Host.Addr
+	}
+	return f
+}
+
+// Reports writes what tcpproxy tells of its connections: access logs and
+// counters. One Reports serves all workers.
+type Reports struct {
+	Files    *telemetry.Files
+	Clusters *upstream.Clusters
+	Writers  []*telemetry.Writer // by worker
+	Logs     func(f *config.TCPProxy) *telemetry.Log
+	// Stats is called with each finished record, for metrics; nil: nobody.
+	Stats func(worker int, f *config.TCPProxy, d *downstream.Connection, r *telemetry.Record)
+}
+
+// Log implements tcpproxy.Options.Log.
+func (p *Reports) Log(t *tcpproxy.Record) {
+	d := t.Downstream
+	w := d.Conn.Worker()
+	facts := Facts(d)
+	facts.Remote = d.Src
+	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
+		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
+		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
+		UpstreamLocal: t.UpstreamLocal, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic}
+	if t.Started {
+		r.LogType = "TcpUpstreamConnected"
+	}
+	if t.UpstreamRemote.IsValid() {
+		r.UpstreamHost = netip.AddrPortFrom(t.UpstreamRemote.Addr().Unmap(), t.UpstreamRemote.Port()).String()
+	}
+	if t.Host != nil {
+		r.HostMetadata, r.Workload = t.Host.Metadata, t.Host.Workload
+		if r.UpstreamHost == "" {
+			r.UpstreamHost = t.Host.Address.String()
+		}
+	}
+	for _, f := range t.Flags {
+		r.Flags.Set(telemetry.FlagOf(f))
+	}
+	if c := p.Clusters.Local(w.Index()).Get(t.Cluster); c != nil {
+		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
+	}
+	if p.Stats != nil {
+		p.Stats(w.Index(), t.Filter, d, &r)
+	}
+	if p.Logs != nil {
+		p.Writers[w.Index()].Emit(p.Logs(t.Filter), &r)
+	}
+}
+
+// Facts are what telemetry wants to know of a downstream connection.
+func Facts(d *downstream.Connection) telemetry.Conn {
+	f := telemetry.Conn{ID: d.ID, Start: d.Start, Local: d.Dst, Remote: d.Src, Direct: d.DirectSrc, SNI: d.SNI, Failure: d.TransportFailure,
+		Termination: d.Termination}
+	if d.Listener != nil {
+		f.Listener, f.StatPrefix, f.Direction = d.Listener.Name, d.Listener.StatPrefix, d.Listener.Direction
+	}
+	if d.Chain != nil {
+		f.Chain = d.Chain.Name
+	}
+	t := d.TLS
+	if t == nil {
+		return f
+	}
+	f.ALPN = t.ALPN
+	f.TLS = &telemetry.TLS{Version: telemetry.VersionName(t.Version), Cipher: telemetry.CipherName(t.Cipher),
+		SessionID: t.Session, PeerURI: t.PeerURIs, PeerDNS: t.PeerDNS, LocalURI: t.LocalURIs, LocalDNS: t.LocalDNS,
+		PeerSubject: t.PeerSubject, PeerIssuer: t.PeerIssuer, LocalSubject: t.LocalSubject, PeerSum: t.PeerHash,
+		PeerSerial: t.PeerSerial, Presented: len(t.Peer) > 0, Validated: t.Verified}
+	if len(t.Peer) > 0 {
+		f.TLS.Peer = t.Peer[0]
+	}
+	return f
+}

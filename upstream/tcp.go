@@ -1,0 +1,198 @@
+package upstream
+
+import (
+	"errors"
+	"time"
+
+	"sluice/internal/telemetry"
+	"sluice/internal/worker"
+	"sluice/upstream/pool"
+)
+
+// Stream is an established upstream TCP connection; a handshake is over. Close
+// must be called once when it is given up, whatever ended it.
+type Stream struct {
+	Conn    *worker.Conn
+	Host    *Host
+	TLS     *telemetry.TLS
+	cluster *Cluster
+	closed  bool
+}
+
+// Close takes the connection out of the books.
+func (s *Stream) Close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.cluster.release(s.Host)
+}
+
+// Refusal is why there is no connection.
+type Refusal struct {
+	Flag   telemetry.Flag
+	Reason string
+	Host   *Host // nil when none was chosen
+}
+
+func (r *Refusal) Error() string { return "connecting upstream: " + r.Flag.String() + " " + r.Reason }
+
+// dialing is a TCP connection under way: the worker's handler of its socket.
+type dialing struct {
+	c     *Cluster
+	h     *Host
+	w     *worker.Conn
+	timer worker.Timer
+	done  func(*Stream, error)
+	over  bool
+}
+
+// Connect opens a connection for a TCP client. done is called once on the
+// worker, later than Connect returns, unless cancel was called before.
+func (c *Cluster) Connect(q *Query, done func(*Stream, error)) (cancel func()) {
+	d := &dialing{c: c, done: done}
+	h := c.Pick(q)
+	if h == nil {
+		d.later(&Refusal{Flag: telemetry.UH})
+		return d.cancel
+	}
+	b := c.Breakers(0)
+	if !b.Connections.Allow() {
+		c.Stats[pool.CxOverflow]++
+		d.later(&Refusal{Flag: telemetry.UO})
+		return d.cancel
+	}
+	d.h = h
+	b.Connections.Inc()
+	c.Stats[pool.CxTotal]++
+	c.Stats[pool.CxActive]++
+	h.Active++
+	d.timer.Fire = d.late
+	c.local.worker.Start(&d.timer, connectTimeout(c.Config))
+	d.w = c.local.worker.Dial(h.Addr, h.state.pipe, h.dialOptions(), d)
+	return d.cancel
+}
+
+func (c *Cluster) release(h *Host) {
+	c.Breakers(0).Connections.Dec()
+	c.Stats[pool.CxActive]--
+	c.Stats[pool.CxDestroy]++
+	h.Active--
+}
+
+// later reports a refusal that needed no socket.
+func (d *dialing) later(r *Refusal) {
+	d.c.local.worker.Later(&worker.Deferred{Run: func() { d.fail(r) }})
+}
+
+func (d *dialing) fail(err error) {
+	if d.over {
+		return
+	}
+	d.over = true
+	d.c.local.worker.Stop(&d.timer)
+	if d.h != nil {
+		d.c.release(d.h)
+	}
+	d.done(nil, err)
+}
+
+func (d *dialing) cancel() {
+	if d.over {
+		return
+	}
+	d.over = true
+	d.c.local.worker.Stop(&d.timer)
+	if d.h != nil {
+		d.c.release(d.h)
+	}
+	if d.w != nil {
+		d.w.Close()
+	}
+}
+
+func (d *dialing) late() {
+	st := d.c.Stats
+	st[pool.CxConnectFail]++
+	st[pool.CxConnectTimeout]++
+	d.h.Report(LocalTimeout)
+	w := d.w
+	d.fail(&Refusal{Flag: telemetry.UF, Host: d.h})
+	w.Close()
+}
+
+// OnConnect implements worker.Handler.
+func (d *dialing) OnConnect(w *worker.Conn, err error) {
+	if d.over {
+		return
+	}
+	if err != nil {
+		d.refused(pool.ConnectReason(err))
+		return
+	}
+	t := d.h.TLS()
+	if t == nil {
+		d.ready(nil)
+		return
+	}
+	o := pool.SecureOptions{Timeout: time.Duration(0)}
+	if t.AutoHostSNI && d.h.Hostname != "" {
+		o.SNI = d.h.Hostname
+	}
+	d.c.pools.Secure(w, t, o, func(s *pool.Session, err error) {
+		switch {
+		case d.over:
+		case err != nil:
+			d.refused(err.Error())
+		default:
+			d.ready(s.TLS)
+		}
+	})
+}
+
+func (d *dialing) refused(reason string) {
+	d.c.Stats[pool.CxConnectFail]++
+	d.h.Report(LocalFailure)
+	d.fail(&Refusal{Flag: telemetry.UF, Reason: reason, Host: d.h})
+}
+
+// ready hands the connection over; its new owner sets the handler.
+func (d *dialing) ready(t *telemetry.TLS) {
+	d.over = true
+	d.c.local.worker.Stop(&d.timer)
+	d.h.Report(Connected)
+	d.h.Report(RequestDone)
+	d.w.PauseRead()
+	d.done(&Stream{Conn: d.w, Host: d.h, TLS: t, cluster: d.c}, nil)
+}
+
+// OnData implements worker.Handler: bytes that came before the hand-over wait.
+func (d *dialing) OnData(*worker.Conn, []byte) int { return 0 }
+
+// OnEOF implements worker.Handler; the new owner is told again.
+func (d *dialing) OnEOF(*worker.Conn) {}
+
+// OnDrain implements worker.Handler.
+func (d *dialing) OnDrain(*worker.Conn) {}
+
+// OnClose implements worker.Handler: the peer left during the handshake.
+func (d *dialing) OnClose(_ *worker.Conn, err error) {
+	if err == nil {
+		err = errors.New("connection closed")
+	}
+	if !d.over {
+		d.refused(err.Error())
+	}
+}
+
+// Refuse calls f later in the turn, unless cancel is called before: the shape
+// of a Connect that fails without a cluster.
+func (l *Local) Refuse(f func()) (cancel func()) {
+	off := false
+	l.worker.Later(&worker.Deferred{Run: func() {
+		if !off {
+			f()
+		}
+	}})
+	return func() { off = true }
+}
