@@ -65,6 +65,19 @@ type kindState struct {
 	attempts  uint64
 	successes uint64
 	rejected  uint64
+	counts    map[string]*updates // by resource name
+}
+
+// updates counts what happened to one resource.
+type updates struct{ success, reload uint64 }
+
+func (k *kindState) updated(name string) *updates {
+	u := k.counts[name]
+	if u == nil {
+		u = &updates{}
+		k.counts[name] = u
+	}
+	return u
 }
 
 // kept is a received resource as it came, for resuming and for config_dump.
@@ -85,7 +98,7 @@ type failed struct {
 }
 
 func newKindState(k kind) *kindState {
-	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}}
+	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, counts: map[string]*updates{}}
 }
 
 // hold gives the record of a name, making it.

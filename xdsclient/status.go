@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/config"
 	"sluice/xdsclient/link"
 )
 
@@ -84,7 +85,11 @@ func (c *Client) status() Status {
 
 // statistics gives the counters and gauges under the names Envoy has for them.
 func (c *Client) statistics() map[string]uint64 {
-	out := make(map[string]uint64, len(c.stats)+24)
+	out := map[string]uint64{
+		"cluster_manager.cluster_modified": 0, "cluster_manager.cluster_removed": 0, "cluster_manager.cluster_updated": 0,
+		"listener_manager.listener_modified": 0, "listener_manager.listener_removed": 0, "listener_manager.listener_in_place_updated": 0,
+	}
+	c.resourceStats(out)
 	for name, v := range c.stats {
 		out[name] = v
 	}
@@ -115,6 +120,46 @@ func (c *Client) statistics() map[string]uint64 {
 		out["control_plane.connected_state"] = 1
 	}
 	return out
+}
+
+// resourceStats gives the counters of single clusters, route tables, secrets and
+// filter configs. A refusal counts for every subscriber of the type.
+func (c *Client) resourceStats(out map[string]uint64) {
+	add := func(k *kindState, prefix, name, reload string) {
+		u := k.updated(name)
+		out[prefix+"update_attempt"] = k.attempts
+		out[prefix+"update_success"] = u.success
+		out[prefix+"update_rejected"] = k.rejected
+		out[prefix+reload] = u.reload
+	}
+	c.eachCluster(func(x *config.Cluster) {
+		if x.Type == config.EDS {
+			k := c.kinds[eds]
+			prefix := "cluster." + x.Name + "."
+			add(k, prefix, x.EDSName, "update_rebuild")
+			u := k.updated(x.EDSName)
+			out[prefix+"update_no_rebuild"] = u.success - u.reload
+			out[prefix+"assignment_stale"], out[prefix+"init_fetch_timeout"] = 0, 0
+		}
+	})
+	c.eachListener(func(x *config.Listener) {
+		for _, m := range link.Managers(x) {
+			if m.RouteName != "" {
+				add(c.kinds[rds], "http."+m.StatPrefix+".rds."+m.RouteName+".", m.RouteName, "config_reload")
+			}
+			for _, f := range m.Filters {
+				if f.Discovery != nil {
+					prefix := "extension_config_discovery.http_filter." + f.Name + "."
+					out[prefix+"config_reload"] = c.kinds[ecds].updated(f.Name).reload
+					out[prefix+"config_fail"] = c.kinds[ecds].rejected
+					out[prefix+"config_conflict"] = 0
+				}
+			}
+		}
+	})
+	for name := range c.kinds[sds].names {
+		add(c.kinds[sds], "sds."+name+".", name, "config_reload")
+	}
 }
 
 // State is Envoy's word for how far initialisation has come.

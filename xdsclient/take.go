@@ -120,6 +120,11 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) {
 	}
 	x := k.hold(d.name)
 	x.failed = nil
+	u := k.updated(d.name)
+	u.success++
+	if d.value != nil {
+		u.reload++
+	}
 	version := d.version
 	if a.full {
 		version = a.version
@@ -177,6 +182,9 @@ func (c *Client) putListener(v *config.Listener) {
 	}
 	i := slices.IndexFunc(c.accepted.Listeners, func(x *config.Listener) bool { return x.Name == v.Name })
 	c.countChange("listener_manager.listener", i >= 0)
+	if i >= 0 && c.accepted.Listeners[i].ShellHash == v.ShellHash {
+		c.count("listener_manager.listener_in_place_updated", 1)
+	}
 	// A new slice: the last one may be in somebody's hands.
 	c.accepted.Listeners = slices.Clone(c.accepted.Listeners)
 	if i >= 0 {
