@@ -21,7 +21,7 @@ type ADS struct {
 	Cluster string
 	// LDS and CDS say which wildcard resources are asked for.
 	LDS, CDS            bool
-	NodeOnce            bool // set_node_on_first_message_only
+	NodeOnce            bool          // set_node_on_first_message_only
 	InitialFetchTimeout time.Duration // 15 s when absent, 0: wait for ever
 	LDSTimeout          time.Duration
 	CDSTimeout          time.Duration

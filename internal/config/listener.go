@@ -18,6 +18,9 @@ const (
 // whose parts are all present.
 type Listener struct {
 	Meta
+	// ShellHash is taken over the bytes without the filter chains: where it is
+	// equal and Hash isn't, only chains have changed.
+	ShellHash           uint64
 	Address             Address
 	Additional          []Address
 	Direction           Direction

@@ -52,7 +52,17 @@ func (s scope) listener(m *listener.Listener) *config.Listener {
 	}
 	out.Filters = s.listenerFilters(m.GetListenerFilters())
 	s.chains(m, out)
+	out.ShellHash = shellHash(m)
 	return out
+}
+
+// shellHash hashes a listener without its chains, which it puts back.
+func shellHash(m *listener.Listener) uint64 {
+	chains, last := m.FilterChains, m.DefaultFilterChain
+	m.FilterChains, m.DefaultFilterChain = nil, nil
+	h := hashMessage(m)
+	m.FilterChains, m.DefaultFilterChain = chains, last
+	return h
 }
 
 func direction(d core.TrafficDirection) config.Direction {

@@ -1,0 +1,174 @@
+package xdsclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"sluice/internal/config"
+)
+
+// Windows and keep-alive of the connection, pilot-agent's. The keep-alive finds
+// a peer that is gone without a word.
+const (
+	window           = 1 << 20
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+	dialTimeout      = 5 * time.Second
+)
+
+// ClusterDialer dials the static cluster that ads_config names: its first
+// endpoint, a socket or pipe, with the cluster's TLS. secrets gives SDS secrets
+// by name and may be nil.
+func ClusterDialer(static *config.Snapshot, name string, secrets func(string) *config.Secret) (Dialer, error) {
+	c := static.Clusters[name]
+	if c == nil {
+		return nil, fmt.Errorf("Unknown gRPC client cluster '%s'", name)
+	}
+	address, ok := firstEndpoint(c)
+	if !ok {
+		return nil, fmt.Errorf("cluster '%s' has no endpoint with an address", name)
+	}
+	return func(ctx context.Context) (*grpc.ClientConn, error) {
+		creds := insecure.NewCredentials()
+		if c.TLS != nil {
+			t, err := clientTLS(c.TLS, secrets)
+			if err != nil {
+				return nil, fmt.Errorf("TLS of cluster '%s': %w", name, err)
+			}
+			creds = credentials.NewTLS(t)
+		}
+		return Connect(address, creds)
+	}, nil
+}
+
+func firstEndpoint(c *config.Cluster) (config.Address, bool) {
+	if c.Load == nil {
+		return config.Address{}, false
+	}
+	for _, l := range c.Load.Localities {
+		for _, e := range l.Endpoints {
+			return e.Address, true
+		}
+	}
+	return config.Address{}, false
+}
+
+// Connect makes a client connection to an address. It doesn't wait for it: the
+// first call does.
+func Connect(a config.Address, creds credentials.TransportCredentials, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	network, target := "tcp", a.String()
+	if a.Pipe != "" {
+		network, target = "unix", a.Pipe
+	}
+	options := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+			defer cancel()
+			return (&net.Dialer{}).DialContext(ctx, network, target)
+		}),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		// The client makes a new connection for each stream and waits by itself.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, MaxDelay: openTimeout}, MinConnectTimeout: dialTimeout}),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithNoProxy(),
+		grpc.WithAuthority(authority(a)),
+	}, more...)
+	return grpc.NewClient("passthrough:///"+target, options...)
+}
+
+func authority(a config.Address) string {
+	if a.Pipe != "" {
+		return "localhost"
+	}
+	return a.String()
+}
+
+// clientTLS builds a client's TLS from a cluster's.
+func clientTLS(u *config.UpstreamTLS, secrets func(string) *config.Secret) (*tls.Config, error) {
+	find := func(r config.SecretRef) *config.Secret {
+		if r.Inline != nil || secrets == nil {
+			return r.Inline
+		}
+		return secrets(r.Name)
+	}
+	out := &tls.Config{MinVersion: u.Min, MaxVersion: tls.VersionTLS13, ServerName: u.SNI, NextProtos: []string{"h2"}}
+	for _, r := range u.Certificates {
+		s := find(r)
+		if s == nil || s.Certificate == nil {
+			return nil, fmt.Errorf("no certificate %q yet", r.Name)
+		}
+		out.Certificates = append(out.Certificates, *s.Certificate)
+	}
+	out.InsecureSkipVerify = true // by name; verify checks chain and SANs as Envoy does
+	v := u.Validation
+	if v == nil {
+		return out, nil
+	}
+	roots := v.Roots
+	if v.Ref.Name != "" {
+		s := find(v.Ref)
+		if s == nil || s.Validation == nil {
+			return nil, fmt.Errorf("no validation context %q yet", v.Ref.Name)
+		}
+		roots = s.Validation.Roots
+	}
+	if roots == nil && !v.SystemRoots {
+		return out, nil
+	}
+	out.VerifyConnection = func(cs tls.ConnectionState) error { return verify(cs, roots, v.SANs) }
+	return out, nil
+}
+
+func verify(cs tls.ConnectionState, roots *x509.CertPool, sans []config.SANMatch) error {
+	if len(cs.PeerCertificates) == 0 {
+		return errors.New("the server has no certificate")
+	}
+	leaf := cs.PeerCertificates[0]
+	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	for _, c := range cs.PeerCertificates[1:] {
+		o.Intermediates.AddCert(c)
+	}
+	if _, err := leaf.Verify(o); err != nil {
+		return err
+	}
+	if len(sans) == 0 {
+		return nil
+	}
+	for _, m := range sans {
+		if sanMatches(leaf, m) {
+			return nil
+		}
+	}
+	return errors.New("no subject alternative name of the server matches")
+}
+
+func sanMatches(leaf *x509.Certificate, m config.SANMatch) bool {
+	var names []string
+	if m.Type == config.SANAny || m.Type == config.SANDNS {
+		names = append(names, leaf.DNSNames...)
+	}
+	if m.Type == config.SANAny || m.Type == config.SANURI {
+		for _, u := range leaf.URIs {
+			names = append(names, u.String())
+		}
+	}
+	for _, n := range names {
+		if m.Match.Match(n) {
+			return true
+		}
+	}
+	return false
+}

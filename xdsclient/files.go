@@ -1,0 +1,182 @@
+package xdsclient
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
+	"sluice/internal/config"
+	"sluice/xdsclient/link"
+	"sluice/xdsclient/translate"
+)
+
+// fileEvery is how often watched files are looked at: a rotated certificate is
+// in use within a second.
+const fileEvery = 250 * time.Millisecond
+
+// watchFiles starts a watch for each file that a secret comes from.
+func (c *Client) watchFiles(ctx context.Context) {
+	visit := func(refs []config.SecretRef) {
+		for _, r := range refs {
+			switch {
+			case r.Source == config.SecretFile && !c.files[r.Path]:
+				c.files[r.Path] = true
+				path := r.Path
+				c.wg.Go(func() { c.watchFile(ctx, path) })
+			case r.Source == config.SecretAgent && !c.files[r.Name]:
+				if body := agentFile(r.Name); body != nil {
+					c.files[r.Name] = true
+					name := r.Name
+					c.wg.Go(func() { c.watchAgentFile(ctx, name, body) })
+				}
+			}
+		}
+	}
+	c.eachCluster(func(x *config.Cluster) { visit(link.ClusterSecrets(x)) })
+	c.eachListener(func(x *config.Listener) { visit(link.ListenerSecrets(x)) })
+}
+
+// watchFile reads a file of secrets whenever its content changes. Polling sees
+// every kind of replacement: rename, symbolic link, write in place.
+func (c *Client) watchFile(ctx context.Context, path string) {
+	watch := fileWatch{seen: map[string][]byte{path: nil}}
+	registry := watch.registry(c.opts.Translate)
+	tick := time.NewTicker(fileEvery)
+	defer tick.Stop()
+	for {
+		if watch.changed() {
+			secrets, err := FileSecrets(registry, watch.seen[path])
+			if err != nil {
+				c.opts.Logf("secrets of %s refused: %v", path, err)
+			}
+			if len(secrets) > 0 {
+				c.tell(event{secret: secrets})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Names of secrets that Istio's agent makes of mounted files.
+const (
+	fileCert   = "file-cert:" // file-cert:CHAIN~KEY
+	fileRoot   = "file-root:" // file-root:BUNDLE
+	systemRoot = "file-root:system"
+)
+
+// agentFile gives the secret message of such a name, nil for other names.
+func agentFile(name string) []byte {
+	m := &tlsv3.Secret{Name: name}
+	file := func(p string) *core.DataSource {
+		return &core.DataSource{Specifier: &core.DataSource_Filename{Filename: p}}
+	}
+	switch {
+	case name == systemRoot:
+		m.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			SystemRootCerts: &tlsv3.CertificateValidationContext_SystemRootCerts{},
+		}}
+	case strings.HasPrefix(name, fileRoot):
+		m.Type = &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+			TrustedCa: file(name[len(fileRoot):]),
+		}}
+	case strings.HasPrefix(name, fileCert):
+		chain, key, _ := strings.Cut(name[len(fileCert):], "~")
+		m.Type = &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: file(chain), PrivateKey: file(key)}}
+	default:
+		return nil
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// watchAgentFile makes a secret of mounted files, again whenever they change. A
+// pair that doesn't fit is being replaced right now and comes with the next look.
+func (c *Client) watchAgentFile(ctx context.Context, name string, body []byte) {
+	watch := fileWatch{seen: map[string][]byte{}}
+	registry := watch.registry(c.opts.Translate)
+	tick := time.NewTicker(fileEvery)
+	defer tick.Stop()
+	done := false
+	for {
+		if changed := watch.changed(); changed || !done {
+			v, _, err := registry.Resource(translate.SecretURL, body)
+			if done = err == nil; done {
+				c.tell(event{secret: []*config.Secret{v.(*config.Secret)}})
+			} else if changed {
+				c.opts.Logf("secret %s: %v", name, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// registry gives a copy of r that remembers the files it reads.
+func (w *fileWatch) registry(r *translate.Registry) *translate.Registry {
+	out := *r
+	out.ReadFile = func(name string) ([]byte, error) {
+		b, err := r.ReadFile(name)
+		w.seen[name] = b
+		return b, err
+	}
+	return &out
+}
+
+// fileWatch remembers what the files that make up secrets held.
+type fileWatch struct{ seen map[string][]byte }
+
+// changed reads the files again and says whether one is new. A file that is
+// away for the moment of its replacement is no change.
+func (w *fileWatch) changed() bool {
+	changed := false
+	for name, before := range w.seen {
+		b, err := os.ReadFile(name)
+		if err == nil && !bytes.Equal(b, before) {
+			w.seen[name] = b
+			changed = true
+		}
+	}
+	return changed
+}
+
+// FileSecrets reads the secrets of a discovery response in YAML or JSON. The
+// good ones come with an error about the others.
+func FileSecrets(r *translate.Registry, b []byte) ([]*config.Secret, error) {
+	var m discovery.DiscoveryResponse
+	if err := translate.Message(b, &m, true); err != nil {
+		return nil, err
+	}
+	var out []*config.Secret
+	var first error
+	for i, x := range m.GetResources() {
+		if x.GetTypeUrl() != translate.SecretURL {
+			first = fmt.Errorf("resource %d is a %s", i, x.GetTypeUrl())
+			continue
+		}
+		v, name, err := r.Resource(translate.SecretURL, x.GetValue())
+		if err != nil {
+			first = fmt.Errorf("secret %q: %w", name, err)
+			continue
+		}
+		out = append(out, v.(*config.Secret))
+	}
+	return out, first
+}

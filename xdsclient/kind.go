@@ -1,0 +1,112 @@
+package xdsclient
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"sluice/xdsclient/translate"
+)
+
+// kind is a resource type.
+type kind uint8
+
+const (
+	cds kind = iota
+	eds
+	lds
+	rds
+	sds
+	ecds
+	nds
+	kindCount
+)
+
+// url gives a kind's type URL.
+func (k kind) url() string {
+	return [kindCount]string{
+		translate.ClusterURL, translate.EndpointURL, translate.ListenerURL, translate.RouteURL,
+		translate.SecretURL, translate.ExtensionURL, translate.NameTableURL,
+	}[k]
+}
+
+// String gives the kind's short name.
+func (k kind) String() string {
+	return [kindCount]string{"CDS", "EDS", "LDS", "RDS", "SDS", "ECDS", "NDS"}[k]
+}
+
+// wildcard kinds are asked for as a whole; a state-of-the-world answer then says
+// by silence what is gone.
+func (k kind) wildcard() bool { return k == cds || k == lds || k == nds }
+
+func kindOf(url string) (kind, bool) {
+	for k := range kindCount {
+		if k.url() == url {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// kindState is what the client knows of one type.
+type kindState struct {
+	kind    kind
+	asked   bool            // subscribed at all
+	started bool            // on this stream
+	names   map[string]bool // subscribed, without wildcards
+	idle    map[string]time.Time
+	version string // last accepted, state of the world
+	nonce   string // of the last answer on this stream
+	pending []ack  // held back
+	kept    map[string]*kept
+	// The last refusal and when; empty when the last answer was taken.
+	refusal   string
+	refusedAt time.Time
+	attempts  uint64
+	successes uint64
+	rejected  uint64
+	counts    map[string]*updates // by resource name
+}
+
+// updates counts what happened to one resource.
+type updates struct{ success, reload uint64 }
+
+func (k *kindState) updated(name string) *updates {
+	u := k.counts[name]
+	if u == nil {
+		u = &updates{}
+		k.counts[name] = u
+	}
+	return u
+}
+
+// kept is a received resource as it came, for resuming and for config_dump.
+type kept struct {
+	body    *anypb.Any // the accepted one; nil when none was
+	version string
+	hash    uint64
+	at      time.Time
+	failed  *failed
+}
+
+// failed is a refused newer version of a resource.
+type failed struct {
+	body    *anypb.Any
+	version string
+	why     string
+	at      time.Time
+}
+
+func newKindState(k kind) *kindState {
+	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, counts: map[string]*updates{}}
+}
+
+// hold gives the record of a name, making it.
+func (k *kindState) hold(name string) *kept {
+	r := k.kept[name]
+	if r == nil {
+		r = &kept{}
+		k.kept[name] = r
+	}
+	return r
+}
