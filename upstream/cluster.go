@@ -329,3 +329,9 @@ func hostOnly(host string) string {
 	}
 	return host
 }
+
+// CountBytes adds a TCP connection's bytes, received from and sent to the host.
+func (c *Cluster) CountBytes(received, sent uint64) {
+	c.Stats[pool.CxRxBytes] += received
+	c.Stats[pool.CxTxBytes] += sent
+}

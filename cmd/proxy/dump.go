@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
 
 	"sluice/internal/admin"
 	"sluice/internal/config"
-	"sluice/internal/telemetry"
 	"sluice/listener"
 )
 
@@ -61,18 +59,4 @@ func (d *dumper) certs(w io.Writer) error {
 func (d *dumper) waiting(w io.Writer) error {
 	_, err := io.WriteString(w, "{}\n")
 	return err
-}
-
-// stats registers the statistics that belong to no worker.
-func (p *process) stats() {
-	p.plane.metrics.Global(func(emit func(telemetry.Metric)) {
-		gauge := func(name string, v uint64) {
-			emit(telemetry.Metric{Name: name, Prom: "", Kind: telemetry.Gauge, Value: v})
-		}
-		gauge("server.state", uint64(p.state.Load()))
-		gauge("server.uptime", uint64(time.Since(p.began).Seconds()))
-		gauge("server.live", map[bool]uint64{true: 1}[p.state.Load() == int32(admin.Live)])
-		gauge("server.concurrency", uint64(len(p.plane.workers)))
-		gauge("listener_manager.workers_started", 1)
-	})
 }

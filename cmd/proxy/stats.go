@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"sluice/internal/admin"
+	"sluice/internal/config"
+	"sluice/internal/telemetry"
+	"sluice/listener"
+	"sluice/listener/downstream"
+)
+
+// scrapeLimit bounds how long a scrape waits for a worker.
+const scrapeLimit = 2 * time.Second
+
+// stats registers the statistics that no worker's Set holds: the server's and
+// the listeners', under Envoy's names.
+func (p *process) stats() {
+	p.plane.metrics.Global(p.serverStats)
+	p.plane.metrics.Global(p.plane.listenerStats)
+}
+
+func (p *process) serverStats(emit func(telemetry.Metric)) {
+	gauge := func(name string, v uint64) {
+		emit(telemetry.Metric{Name: name, Prom: "envoy_" + strings.ReplaceAll(name, ".", "_"), Kind: telemetry.Gauge, Value: v})
+	}
+	state := p.state.Load()
+	gauge("server.state", uint64(state))
+	gauge("server.uptime", uint64(time.Since(p.began).Seconds()))
+	gauge("server.live", one(state == int32(admin.Live)))
+	gauge("server.concurrency", uint64(len(p.plane.workers)))
+	gauge("listener_manager.workers_started", one(state != int32(admin.PreInitializing)))
+	gauge("cluster_manager.active_clusters", uint64(len(p.plane.clusters.Names())))
+}
+
+func one(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// listenerStats sums the workers' counters of each listener.
+func (p *plane) listenerStats(emit func(telemetry.Metric)) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	type row struct {
+		config *config.Listener
+		n      listener.Counters
+	}
+	rows := make(chan row)
+	go func() { // ends when every worker has answered, or at the limit
+		defer close(rows)
+		_ = p.listeners.Visit(ctx, func(_ int, c *config.Listener, n listener.Counters) {
+			select {
+			case rows <- row{c, n}:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	active := map[string]bool{}
+	for r := range rows {
+		active[r.config.Name] = true
+		emitListener(emit, p.statPrefix(r.config), &r.n)
+	}
+	emit(telemetry.Metric{Name: "listener_manager.total_listeners_active", Prom: "envoy_listener_manager_total_listeners_active", Kind: telemetry.Gauge, Value: uint64(len(active))})
+}
+
+// statPrefix is the stat_prefix, or the address as Envoy writes it in names.
+func (p *plane) statPrefix(c *config.Listener) string {
+	if c.StatPrefix != "" {
+		return c.StatPrefix
+	}
+	name := c.Address.String()
+	if bound := p.listeners.Bound(c.Name); len(bound) > 0 {
+		name = bound[0].String()
+	}
+	return strings.ReplaceAll(name, ":", "_")
+}
+
+func emitListener(emit func(telemetry.Metric), prefix string, n *listener.Counters) {
+	own := func(name string, v uint64, kind telemetry.Kind) {
+		emit(telemetry.Metric{Name: "listener." + prefix + "." + name, Prom: "envoy_listener_" + strings.ReplaceAll(name, ".", "_"),
+			Labels: []telemetry.Label{{Name: "envoy_listener_address", Value: prefix}}, Kind: kind, Value: v})
+	}
+	shared := func(name string, v uint64) {
+		emit(telemetry.Metric{Name: name, Prom: "envoy_" + strings.ReplaceAll(name, ".", "_"), Value: v})
+	}
+	own("downstream_cx_total", n.Total, telemetry.Counter)
+	own("downstream_cx_active", n.Active, telemetry.Gauge)
+	own("downstream_cx_destroy", n.Total-n.Active, telemetry.Counter)
+	own("downstream_cx_overflow", n.Overflow, telemetry.Counter)
+	own("downstream_global_cx_overflow", n.GlobalOverflow, telemetry.Counter)
+	own("downstream_pre_cx_timeout", n.PreTimeout, telemetry.Counter)
+	own("downstream_pre_cx_active", n.PreActive, telemetry.Gauge)
+	own("no_filter_chain_match", n.NoMatch, telemetry.Counter)
+	own("ssl.handshake", n.Handshakes, telemetry.Counter)
+	own("ssl.connection_error", n.HandshakeErrors, telemetry.Counter)
+	own("ssl.fail_verify_no_cert", n.FailNoCert, telemetry.Counter)
+	own("ssl.fail_verify_error", n.FailError, telemetry.Counter)
+	own("ssl.fail_verify_san", n.FailSAN, telemetry.Counter)
+	own("ssl.fail_verify_cert_hash", n.FailHash, telemetry.Counter)
+	own("ssl.no_certificate", n.NoCert, telemetry.Counter)
+	shared("tls_inspector.tls_found", n.TLSFound)
+	shared("tls_inspector.tls_not_found", n.TLSNotFound)
+	shared("tls_inspector.client_hello_too_large", n.HelloTooLarge)
+	shared("http_inspector.http10_found", n.HTTP10)
+	shared("http_inspector.http11_found", n.HTTP11)
+	shared("http_inspector.http2_found", n.HTTP2)
+	shared("http_inspector.http_not_found", n.HTTPNotFound)
+}
+
+// The slots of a TCP chain's statistics.
+const (
+	tcpTotal = iota
+	tcpActive
+	tcpReceived
+	tcpSent
+	tcpNoRoute
+	tcpIdle
+)
+
+func tcpStats() []telemetry.Stat {
+	return []telemetry.Stat{{Name: "downstream_cx_total"}, {Name: "downstream_cx_active", Gauge: true}, {Name: "downstream_cx_rx_bytes_total"},
+		{Name: "downstream_cx_tx_bytes_total"}, {Name: "downstream_cx_no_route"}, {Name: "idle_timeout"}}
+}
+
+// tcpGroup is the counters of a tcp_proxy's stat_prefix on a worker, made when
+// first counted.
+func (r *reporting) tcpGroup(worker int, prefix string) *telemetry.Group {
+	g := r.tcp[worker][prefix]
+	if g == nil {
+		g = r.plane.sets[worker].Add("tcp", prefix, tcpStats())
+		r.tcp[worker][prefix] = g
+	}
+	return g
+}
+
+// tcpDone counts a TCP connection that is over.
+func (r *reporting) tcpDone(worker int, f *config.TCPProxy, d *downstream.Connection, rec *telemetry.Record) {
+	v := r.tcpGroup(worker, f.StatPrefix).Values
+	v[tcpTotal]++
+	v[tcpReceived] += rec.BytesIn
+	v[tcpSent] += rec.BytesOut
+	if rec.Flags.Has(telemetry.FlagOf("NC")) || rec.Flags.Has(telemetry.FlagOf("UH")) {
+		v[tcpNoRoute]++
+	}
+	if c := r.plane.clusters.Local(worker).Get(rec.ClusterRaw); c != nil {
+		c.CountBytes(rec.UpWireIn, rec.UpWireOut)
+	}
+	r.istioTCP(worker, d, rec)
+}
