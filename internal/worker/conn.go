@@ -49,24 +49,25 @@ const (
 type connFlags uint32
 
 const (
-	readable    connFlags = 1 << iota // an edge was seen and EAGAIN not yet
-	blocked                           // a write gave EAGAIN
-	hup                               // FIN or RST seen by epoll
-	paused                            // PauseRead
-	present                           // kept bytes are to be presented though nothing new came
-	eof                               // read() gave 0 or the layer close_notify
-	eofTold                           // OnEOF was called
-	dead                              // descriptor closed
-	told                              // OnClose or OnConnect(err) was called
-	connecting                        // Dial is not over
-	closing                           // CloseWhenFlushed
-	finAfter                          // ShutdownWrite
-	finSent                           // FIN is out
-	resetAfter                        // ResetWhenFlushed
-	closeSealed                       // close_notify is in wire
-	above                             // Pending was at HighWater
-	inAgain                           // in worker.again
-	inDirty                           // in worker.dirty
+	readable      connFlags = 1 << iota // an edge was seen and EAGAIN not yet
+	blocked                             // a write gave EAGAIN
+	hup                                 // FIN or RST seen by epoll
+	paused                              // PauseRead
+	present                             // kept bytes are to be presented though nothing new came
+	eof                                 // read() gave 0 or the layer close_notify
+	eofTold                             // OnEOF was called
+	dead                                // descriptor closed
+	told                                // OnClose or OnConnect(err) was called
+	connecting                          // Dial is not over
+	closing                             // CloseWhenFlushed
+	finAfter                            // ShutdownWrite
+	finSent                             // FIN is out
+	resetAfter                          // ResetWhenFlushed
+	closeSealed                         // close_notify is in wire
+	closedByLayer                       // the layer saw close_notify
+	above                               // Pending was at HighWater
+	inAgain                             // in worker.again
+	inDirty                             // in worker.dirty
 )
 
 // Conn is a byte stream of one worker: a socket, with a Layer between it and
@@ -98,11 +99,11 @@ type Conn struct {
 // defaultLinger is Envoy's delayed_close_timeout.
 const defaultLinger = time.Second
 
-// Adopt takes an accepted, non-blocking socket.
+// Adopt takes an accepted, non-blocking socket. TCP_NODELAY it has from the
+// listening one, see OpenListener.
 func (w *Worker) Adopt(fd int, h Handler) *Conn {
 	c := &Conn{w: w, h: h, fd: fd, linger: defaultLinger}
 	w.conns++
-	setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	if err := w.register(fd, entry{conn: c}, connEvents); err != nil {
 		c.fail(err)
 	}
@@ -179,6 +180,12 @@ func (c *Conn) RemoteAddr() netip.AddrPort {
 // Dead reports whether a FIN or RST was seen or the socket is closed: such a
 // connection must not be reused.
 func (c *Conn) Dead() bool { return c.flags&(dead|hup|eof) != 0 || c.werr != 0 }
+
+// Truncated reports whether the peer's end came without the layer's close_notify:
+// what came before it may be a part only.
+func (c *Conn) Truncated() bool {
+	return c.layer != nil && c.flags&(eof|closedByLayer) == eof
+}
 
 // Closed reports whether the socket is closed already.
 func (c *Conn) Closed() bool { return c.flags&dead != 0 }
@@ -378,7 +385,7 @@ func (c *Conn) deliver(b []byte) {
 	c.plain = len(data)
 	switch {
 	case err == io.EOF:
-		c.flags |= eof
+		c.flags |= eof | closedByLayer
 	case err != nil:
 		c.out, c.outOff = c.out[:0], 0
 		c.wire = c.layer.SealClose(c.wire)
