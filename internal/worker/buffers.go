@@ -12,7 +12,7 @@ const bufferClasses = 4
 func classSize(i int) int { return 2 << 10 << (3 * i) }
 
 // poolBytes bounds the idle buffers of one class.
-const poolBytes = 2 << 20
+const poolBytes = 1 << 20
 
 func (p *bufferPool) take(n int) []byte {
 	for i := range bufferClasses {

@@ -66,6 +66,7 @@ const (
 	closeSealed                         // close_notify is in wire
 	closedByLayer                       // the layer saw close_notify
 	above                               // Pending was at HighWater
+	bigReads                            // reads of 128 KiB
 	inAgain                             // in worker.again
 	inDirty                             // in worker.dirty
 )
@@ -134,11 +135,16 @@ func (c *Conn) SetLayer(l Layer) {
 		c.out, c.outOff = nil, 0
 	}
 	c.layer, c.plain = l, 0
+	c.flags |= bigReads
 	c.rx, c.tx = 0, 0
 	if len(c.carry) > 0 {
 		c.requeue()
 	}
 }
+
+// ReadBig makes reads twice as long (SetLayer does too): for bytes that will be
+// sealed or opened, which costs more than their way through the cache.
+func (c *Conn) ReadBig() { c.flags |= bigReads }
 
 // Layer is the layer that is set, or nil. A layer around another one is put in
 // its place with SetLayer before any plaintext was given or written.
@@ -294,7 +300,11 @@ func (c *Conn) readOnce() bool {
 	w := c.w
 	k, got := len(c.carry), 0
 	if c.flags&readable != 0 && c.flags&eof == 0 && k <= maxCarry {
-		n, e := sysRead(c.fd, w.in[k:k+readSize])
+		size := ReadSize
+		if c.flags&bigReads != 0 {
+			size = bigRead
+		}
+		n, e := sysRead(c.fd, w.in[k:k+size])
 		switch {
 		case e == unix.EAGAIN:
 			c.flags &^= readable | hup
@@ -312,7 +322,7 @@ func (c *Conn) readOnce() bool {
 			c.flags &^= readable
 		default:
 			got = n
-			if n < readSize && c.flags&hup == 0 {
+			if n < size && c.flags&hup == 0 {
 				c.flags &^= readable // edge-triggered: a short read drained it
 			}
 		}
