@@ -11,6 +11,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/xdsclient"
 	"sluice/xdsclient/translate"
 )
 
@@ -20,7 +21,8 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if err != nil {
 		return err
 	}
-	boot, err := translate.Default().Bootstrap(text)
+	registry := translate.Default()
+	boot, err := registry.Bootstrap(text)
 	if err != nil {
 		return err
 	}
@@ -41,11 +43,18 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if f.cluster != "" {
 		boot.Node.Cluster = f.cluster
 	}
+	var dial xdsclient.Dialer
+	if boot.ADS != nil {
+		if dial, err = xdsclient.ClusterDialer(&boot.Static, boot.ADS.Cluster, nil); err != nil {
+			return err
+		}
+	}
 	return run(ctx, h, settings{
-		boot: boot, text: text, log: log, level: level,
+		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial,
 		plane: planeOptions{
 			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second,
 			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node,
+			keep: keepStats(boot.StatsMatcher),
 		},
 		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),
 			"drain_strategy": f.drainStrategy, "mode": f.mode},
@@ -125,4 +134,24 @@ func newLog(h host, level string, asJSON bool) (*slog.LevelVar, *slog.Logger, er
 		return v, slog.New(slog.NewJSONHandler(h.stderr, o)), nil
 	}
 	return v, slog.New(slog.NewTextHandler(h.stderr, o)), nil
+}
+
+// keepStats says which clusters have statistics of their own, by the bootstrap's
+// matcher. Istio's leaves nearly all out, which is where Envoy's memory goes.
+func keepStats(m *config.StatsMatcher) func(string) bool {
+	if m == nil {
+		return nil
+	}
+	if m.RejectAll {
+		return func(string) bool { return false }
+	}
+	return func(cluster string) bool {
+		name := "cluster." + cluster + ".upstream_rq_total"
+		for i := range m.Patterns {
+			if m.Patterns[i].Match(name) {
+				return m.Include
+			}
+		}
+		return !m.Include
+	}
 }

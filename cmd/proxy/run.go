@@ -2,128 +2,164 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/xdsclient"
+	"sluice/xdsclient/translate"
 )
 
 // settings are what a run is told, whichever command line it came from.
 type settings struct {
-	boot    *config.Bootstrap
-	text    []byte // the bootstrap as given, for config_dump
-	log     *slog.Logger
-	level   *slog.LevelVar
-	plane   planeOptions
-	options map[string]any
+	boot     *config.Bootstrap
+	text     []byte // the bootstrap as given, for config_dump
+	registry *translate.Registry
+	log      *slog.Logger
+	level    *slog.LevelVar
+	plane    planeOptions
+	options  map[string]any // the command line, for server_info
+	dial     xdsclient.Dialer
+	pod      *podSide // nil: not in a pod
 }
 
 // process is one running proxy: the data plane, the control path that feeds it,
 // and the pages that show both.
 type process struct {
 	settings
-	plane *plane
-	began time.Time
-	state atomic.Int32
-	quit  context.CancelFunc
-	dump  dumper
+	plane  *plane
+	client *xdsclient.Client
+	began  time.Time
+	state  atomic.Int32
+	applyE chan error // the first static configuration's error
+	quit   context.CancelFunc
+	drainO sync.Once
 }
 
-// run is the whole of a proxy's life: apply what is static, let the control
-// path feed the rest, serve until told to stop, drain, and leave nothing behind.
+// run is the whole of a proxy's life: start the workers, let the control path
+// feed them, show both, serve until told to stop, drain, and leave nothing
+// behind. Whatever is started here is waited for here.
 func run(ctx context.Context, h host, s settings) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
-	p := &process{settings: s, began: time.Now(), quit: quit}
+	p := &process{settings: s, began: time.Now(), quit: quit, applyE: make(chan error, 1)}
 	p.setState(admin.PreInitializing)
 	var err error
 	if p.plane, err = newPlane(h, s.log, s.plane); err != nil {
 		return err
 	}
-	planeCtx, stopPlane := context.WithCancel(context.WithoutCancel(ctx))
-	planeDone := make(chan error, 1)
-	go func() { planeDone <- p.plane.Run(planeCtx) }()
-	defer stopPlane()
+	// The data plane outlives the control path: requests go on while it drains.
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	failed := make(chan error, 8)
+	start := func(what string, f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(inner); err != nil && inner.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", what, err)
+			}
+		})
+	}
+	defer wg.Wait()
+	defer stop()
+	start("data plane", p.plane.Run)
 
+	p.client = xdsclient.New(p.clientOptions(inner))
 	pages, err := p.servePages(ctx)
 	if err != nil {
 		return err
 	}
-	p.setState(admin.Initializing)
-	if err := p.plane.Apply(ctx, &s.boot.Static); err != nil {
-		stopPlane()
-		return errors.Join(err, <-planeDone)
+	defer pages()
+	start("configuration", p.client.Run)
+	if s.pod != nil {
+		start("identity", s.pod.source.Run)
 	}
-	p.setState(admin.Live)
 	select {
 	case <-ctx.Done():
-	case err := <-planeDone:
-		return fmt.Errorf("a worker ended: %w", err)
+	case err := <-failed:
+		return err
+	case err := <-p.applyE:
+		return err
 	}
+	p.terminate(inner)
+	return nil
+}
+
+// terminate is SIGTERM's way out: in a pod connections get time to end.
+func (p *process) terminate(ctx context.Context) {
 	p.setState(admin.Draining)
-	stopPlane()
-	err = <-planeDone
-	pages()
-	return err
+	if p.pod != nil {
+		p.pod.terminate(ctx, p)
+	}
 }
 
 func (p *process) setState(s admin.State) { p.state.Store(int32(s)) }
 
-// servePages serves the admin port. The function it returns stops it and waits.
-func (p *process) servePages(ctx context.Context) (stop func(), err error) {
-	node, err := json.Marshal(map[string]any{"id": p.boot.Node.ID, "cluster": p.boot.Node.Cluster, "metadata": p.boot.Node.Metadata})
-	if err != nil {
-		return nil, fmt.Errorf("writing the node as JSON: %w", err)
+// clientOptions feed the control path's snapshots to the data plane.
+func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
+	first := true
+	o := xdsclient.Options{
+		Node: p.boot.Node, ADS: p.boot.ADS, Static: &p.boot.Static, Translate: p.registry, Dial: p.dial,
+		Logf: func(format string, args ...any) { p.log.Info(fmt.Sprintf(format, args...)) },
+		Apply: func(s *config.Snapshot) {
+			err := p.plane.Apply(ctx, s)
+			if err != nil && ctx.Err() == nil {
+				p.log.Error("applying configuration", "error", err)
+				if first && p.boot.ADS == nil {
+					p.applyE <- err
+				}
+			}
+			first = false
+		},
+		Changed: p.changed,
 	}
-	a := &admin.Admin{
-		Version: "sluice/" + version, Began: p.began, State: func() admin.State { return admin.State(p.state.Load()) }, Metrics: p.plane.metrics,
-		Clusters: p.dump.clusters, Listeners: p.dump.listeners, ConfigDump: p.dump.config, Certs: p.dump.certs, InitDump: p.dump.waiting,
-		Options: p.options, Node: node, Logging: &admin.Logging{Level: p.level},
-		Drain: func(inboundOnly, _, _ bool) { _ = p.plane.listeners.Drain(ctx, inboundOnly) },
-		Quit:  p.quit,
+	if p.pod != nil {
+		o.Secrets, o.NameTable = p.pod.source.Secrets(), p.pod.dns
 	}
-	p.dump.process = p
-	p.stats()
-	if !p.boot.Admin.IsValid() {
-		return func() {}, nil
-	}
-	l, err := net.Listen("tcp", p.boot.Admin.String())
-	if err != nil {
-		return nil, fmt.Errorf("opening the admin port: %w", err)
-	}
-	return serveHTTP(l, a.Handler()), nil
+	return o
 }
 
-// serveHTTP serves on a goroutine until the returned function has stopped it.
-func serveHTTP(l net.Listener, h http.Handler) (stop func()) {
+// changed follows how far the control path has come.
+func (p *process) changed(f xdsclient.Facts) {
+	if admin.State(p.state.Load()) == admin.Draining {
+		return
+	}
+	switch f.State() {
+	case "LIVE":
+		p.setState(admin.Live)
+	case "INITIALIZING":
+		p.setState(admin.Initializing)
+	}
+	if p.pod != nil {
+		p.pod.changed(f)
+	}
+}
+
+// drain lets connections go: of inbound listeners, or all.
+func (p *process) drain(inboundOnly bool) {
+	if err := p.plane.listeners.Drain(context.Background(), inboundOnly); err != nil {
+		p.log.Error("draining", "error", err)
+	}
+}
+
+// serveHTTP serves on goroutines until the returned function has stopped it.
+func serveHTTP(listeners []netListener, h http.Handler) (stop func()) {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = srv.Serve(l) })
+	for _, l := range listeners {
+		wg.Go(func() {
+			if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				slog.Error("serving pages", "error", err)
+			}
+		})
+	}
 	return func() {
 		_ = srv.Close()
 		wg.Wait()
 	}
-}
-
-// firstAddress is this machine's first address that isn't loopback or link-local.
-func firstAddress() netip.Addr {
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return netip.Addr{}
-	}
-	for _, a := range list {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
-			return p.Addr()
-		}
-	}
-	return netip.Addr{}
 }

@@ -20,6 +20,24 @@ const scrapeLimit = 2 * time.Second
 func (p *process) stats() {
 	p.plane.metrics.Global(p.serverStats)
 	p.plane.metrics.Global(p.plane.listenerStats)
+	p.plane.metrics.Global(p.controlStats)
+}
+
+// controlStats are the xDS client's.
+func (p *process) controlStats(emit func(telemetry.Metric)) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	s, err := p.client.Status(ctx)
+	if err != nil {
+		return
+	}
+	for name, v := range s.Stats {
+		kind := telemetry.Counter
+		if strings.HasPrefix(name, "control_plane.") || strings.HasSuffix(name, "_active") || strings.HasSuffix(name, "_warming") || strings.HasSuffix(name, "_clusters") {
+			kind = telemetry.Gauge
+		}
+		emit(telemetry.Metric{Name: name, Prom: "envoy_" + strings.NewReplacer(".", "_", "|", "_", ":", "_", "-", "_", ";", "_").Replace(name), Kind: kind, Value: v})
+	}
 }
 
 func (p *process) serverStats(emit func(telemetry.Metric)) {
@@ -32,7 +50,6 @@ func (p *process) serverStats(emit func(telemetry.Metric)) {
 	gauge("server.live", one(state == int32(admin.Live)))
 	gauge("server.concurrency", uint64(len(p.plane.workers)))
 	gauge("listener_manager.workers_started", one(state != int32(admin.PreInitializing)))
-	gauge("cluster_manager.active_clusters", uint64(len(p.plane.clusters.Names())))
 }
 
 func one(b bool) uint64 {
@@ -60,12 +77,9 @@ func (p *plane) listenerStats(emit func(telemetry.Metric)) {
 			}
 		})
 	}()
-	active := map[string]bool{}
 	for r := range rows {
-		active[r.config.Name] = true
 		emitListener(emit, p.statPrefix(r.config), &r.n)
 	}
-	emit(telemetry.Metric{Name: "listener_manager.total_listeners_active", Prom: "envoy_listener_manager_total_listeners_active", Kind: telemetry.Gauge, Value: uint64(len(active))})
 }
 
 // statPrefix is the stat_prefix, or the address as Envoy writes it in names.

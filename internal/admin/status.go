@@ -9,8 +9,8 @@ import (
 )
 
 // Status is the agent's half of the pod's face: port 15020 (probes, merged
-// metrics, drain, quit), and the two listeners that an injected pod's bootstrap
-// declares, 15021 (readiness) and 15090 (metrics).
+// metrics, drain, quit). Ports 15021 and 15090 are listeners of the bootstrap
+// that lead here and to the admin port.
 type Status struct {
 	Ready *Readiness
 	// Metrics writes the proxy's own metrics in Prometheus text format.
@@ -19,6 +19,8 @@ type Status struct {
 	Probes  *Probes
 	// Drain starts draining inbound listeners; Quit ends the process.
 	Drain, Quit func()
+	// Identity says whether there is a certificate, and what is in its way.
+	Identity func() (ok bool, problem string)
 	// NameTable gives the DNS table as JSON, nil when there is none.
 	NameTable func() []byte
 }
@@ -42,28 +44,16 @@ func (s *Status) Handler() http.Handler {
 	return mux
 }
 
-// ReadyHandler serves port 15021.
-func (s *Status) ReadyHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz/ready", s.ready)
-	return mux
-}
-
-// MetricsHandler serves port 15090: the proxy's metrics without the application's.
-func (s *Status) MetricsHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/stats/prometheus", func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("Content-Type", textFormat)
-		_ = s.Metrics(w, req.URL.RawQuery)
-	})
-	return mux
-}
-
 const textFormat = "text/plain; version=0.0.4; charset=utf-8"
 
 // ready answers the kubelet. The body of a refusal is for people: pilot-agent
 // sends none, and no tool reads it.
 func (s *Status) ready(w http.ResponseWriter, _ *http.Request) {
+	if have, problem := s.Identity(); have {
+		s.Ready.Done("identity")
+	} else {
+		s.Ready.Because("identity", problem)
+	}
 	ok, why := s.Ready.Ready()
 	if !ok {
 		http.Error(w, why, http.StatusServiceUnavailable)
