@@ -71,7 +71,8 @@ func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
 func (c *conn) run() {
 	f := &c.lis.config.Filters
 	c.Transport = "raw_buffer"
-	if f.OriginalDst && !c.Restored {
+	// Envoy adds the original_dst filter by itself where use_original_dst is set.
+	if (f.OriginalDst || c.lis.config.UseOriginalDst) && !c.Restored {
 		c.restoreDestination()
 	}
 	c.proxy = f.ProxyProtocol != nil && !c.moved
