@@ -213,13 +213,14 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 	c.KeyLogWriter = keyLog{h}
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
 		h.suite = cs.CipherSuite
-		h.peer = cs.PeerCertificates
 		var e *Error
 		switch {
 		case h.needSNI && cs.ServerName == "":
 			e = &Error{Text: boring(1000+alertHandshake, "MISSING_SNI", ""), alert: alertHandshake}
 		case m.verifier != nil:
-			e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+			h.peer, e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+		case len(cs.PeerCertificates) > 0:
+			h.peer = newIdentity(cs.PeerCertificates)
 		}
 		if e != nil {
 			h.verdict = e
