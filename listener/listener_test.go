@@ -383,6 +383,25 @@ func TestVirtualListenerHandsOff(t *testing.T) {
 	}
 }
 
+func TestProxyHeaderIsNotCounted(t *testing.T) {
+	r := newRig(t, nil)
+	l := listenerOf("l", 1, chainOf("c", &config.TCPProxy{Cluster: "a"}))
+	l.Filters.ProxyProtocol = &config.ProxyProtocol{AllowWithoutHeader: true}
+	r.apply(l)
+	for _, c := range []struct{ header, src string }{{"PROXY TCP4 10.0.0.1 10.0.0.2 8080 80\r\n", "10.0.0.1:8080"}, {"", ""}} {
+		conn := r.dial("l")
+		io.WriteString(conn, c.header+"hello")
+		conn.CloseWrite()
+		if b, err := io.ReadAll(conn); string(b) != "hello" || err != nil {
+			t.Errorf("%q %v", b, err)
+		}
+		x := r.recorded(1)[0]
+		if src := x.Downstream.Src.String(); x.Received != 5 || x.Sent != 5 || c.src != "" && src != c.src {
+			t.Errorf("%d in, %d out, from %s", x.Received, x.Sent, src)
+		}
+	}
+}
+
 func TestListenerUpdates(t *testing.T) {
 	r := newRig(t, nil)
 	echoing := chainOf("stays", &config.EchoFilter{})

@@ -164,6 +164,7 @@ func (c *conn) proxyHeader(b []byte) (int, sniff.Verdict) {
 		return 0, v
 	}
 	c.proxy = false
+	c.Conn.Discount(n)
 	if p.Src.IsValid() {
 		c.Src, c.Dst, c.Restored = p.Src, p.Dst, true
 		f := &c.lis.config.Filters
