@@ -38,9 +38,7 @@ type rig struct {
 	pool    *tlsconn.Pool
 }
 
-// redial connects every cluster to addr; cluster "none" has no host.
-type redial struct{ r *rig }
-
+// dialing is a connection to an upstream on its way.
 type dialing struct {
 	conn *worker.Conn
 	done func(tcpproxy.Upstream, error)
@@ -58,6 +56,7 @@ func (d *dialing) OnConnect(c *worker.Conn, e error) {
 	d.done(tcpproxy.Upstream{Conn: c}, nil)
 }
 
+// connect connects every cluster to r.up; "none" has no host, "closed" a closed port.
 func (r *rig) connect(d *downstream.Connection, q *tcpproxy.Request, done func(tcpproxy.Upstream, error)) func() {
 	w := d.Conn.Worker()
 	if q.Cluster == "none" {
