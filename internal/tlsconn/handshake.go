@@ -222,7 +222,7 @@ func (h *handshake) flushOut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.out) > 0 {
-		h.c.Write(h.out)
+		h.c.WriteNow(h.out) // at once: after a failure the caller may close without waiting
 		h.out = nil
 	}
 }
