@@ -231,7 +231,7 @@ func open(c *config.Listener, addrs []config.Address, workers int) (fds [][]int,
 			closeAll(fds)
 		}
 	}()
-	o := worker.SocketOptions{ReusePort: c.ReusePort, Transparent: c.Transparent, Freebind: c.Freebind, Backlog: c.Backlog}
+	o := worker.SocketOptions{ReusePort: c.ReusePort, Transparent: c.Transparent, Freebind: c.Freebind, V6Only: true, Backlog: c.Backlog} // V6Only: the IPv4 side is a listener of its own, as in Envoy
 	for _, a := range addrs {
 		at := a.IP
 		for i := range workers {

@@ -43,6 +43,7 @@ type conn struct {
 	moved      bool    // handed off once: not again
 	owner      *active // accepted it: limits count there
 	filterAt   int
+	noHello    string // why tls_inspector found no TLS
 }
 
 func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
@@ -165,6 +166,7 @@ func (c *conn) proxyHeader(b []byte) (int, sniff.Verdict) {
 		return 0, v
 	}
 	c.proxy = false
+	c.Conn.Discount(n)
 	if p.Src.IsValid() {
 		c.Src, c.Dst, c.Restored = p.Src, p.Dst, true
 		f := &c.lis.config.Filters
@@ -185,6 +187,10 @@ func (c *conn) clientHello(b []byte) sniff.Verdict {
 		return v
 	case sniff.No:
 		c.lis.count.TLSNotFound++
+		c.noHello = "TLS_error|error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end"
+		if m := string(b[:4]); m == "GET " || m == "POST" || m == "HEAD" || m == "PUT " { // BoringSSL's check
+			c.noHello = "TLS_error|error:1000009c:SSL routines:OPENSSL_internal:HTTP_REQUEST:TLS_error_end"
+		}
 	case sniff.Yes:
 		c.lis.count.TLSFound++
 		c.Transport = "tls"
@@ -353,6 +359,9 @@ func (c *conn) admit() {
 // refuse ends a connection that no terminal will see.
 func (c *conn) refuse(flag, details string) {
 	c.Flag, c.Details = flag, details
+	if c.TransportFailure == "" && flag != "" {
+		c.TransportFailure = c.noHello // tls_inspector says why it found no TLS
+	}
 	if f := c.lis.all.opts.Refused; f != nil {
 		f(&c.Connection, flag, details)
 	}

@@ -2,6 +2,8 @@ package tlsconn
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -175,6 +177,10 @@ func (x *ServerContext) prepare(h *handshake) (*tls.Config, error) {
 	}
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		h.local = choose(m.certs, hello) // a resumed handshake doesn't ask again
+		if !curveFits(h.local, hello) {
+			h.verdict = &Error{Text: boring(243, "WRONG_CURVE", ""), alert: alertHandshake}
+			return nil, h.verdict
+		}
 		return adjust(c, m, hello, x.config.PreferClientOrder), nil
 	}
 	return c, nil
@@ -199,8 +205,8 @@ func (x *ClientContext) prepare(h *handshake, o ClientOptions) (*tls.Config, err
 		c.Renegotiation = tls.RenegotiateFreelyAsClient
 	}
 	if len(m.certs) > 0 {
+		h.local = m.certs[0]
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			h.local = m.certs[0]
 			return h.local, nil
 		}
 	}
@@ -213,13 +219,14 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 	c.KeyLogWriter = keyLog{h}
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
 		h.suite = cs.CipherSuite
-		h.peer = cs.PeerCertificates
 		var e *Error
 		switch {
 		case h.needSNI && cs.ServerName == "":
 			e = &Error{Text: boring(1000+alertHandshake, "MISSING_SNI", ""), alert: alertHandshake}
 		case m.verifier != nil:
-			e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+			h.peer, e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+		case len(cs.PeerCertificates) > 0:
+			h.peer = newIdentity(cs.PeerCertificates)
 		}
 		if e != nil {
 			h.verdict = e
@@ -266,6 +273,26 @@ func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certifica
 		return first
 	}
 	return certs[0]
+}
+
+// curveFits is BoringSSL's check for TLS 1.2: the client must support the curve
+// of an ECDSA certificate, as it must that of the key exchange.
+func curveFits(c *tls.Certificate, hello *tls.ClientHelloInfo) bool {
+	if slices.Contains(hello.SupportedVersions, tls.VersionTLS13) || c.Leaf == nil {
+		return true
+	}
+	key, ok := c.Leaf.PublicKey.(*ecdsa.PublicKey)
+	if !ok {
+		return true
+	}
+	id := tls.CurveP256
+	switch key.Curve {
+	case elliptic.P384():
+		id = tls.CurveP384
+	case elliptic.P521():
+		id = tls.CurveP521
+	}
+	return slices.Contains(hello.SupportedCurves, id)
 }
 
 // usableBy looks at the key type only: the name is not the client's to refuse.

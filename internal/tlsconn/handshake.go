@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"crypto/tls"
-	"crypto/x509"
 
 	"sluice/internal/worker"
 )
@@ -49,7 +48,7 @@ type handshake struct {
 	outKey  []byte
 	hsKey   []byte // our handshake secret
 	suite   uint16
-	peer    []*x509.Certificate
+	peer    *identity
 	needSNI bool
 	verdict *Error // why verification failed; its alert replaces crypto/tls's
 	alerted bool
@@ -223,7 +222,7 @@ func (h *handshake) flushOut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.out) > 0 {
-		h.c.Write(h.out)
+		h.c.WriteNow(h.out) // at once: after a failure the caller may close without waiting
 		h.out = nil
 	}
 }

@@ -200,6 +200,9 @@ func (c *Conn) Closed() bool { return c.flags&dead != 0 }
 // kernel took of what was written (plaintext). Spliced bytes count too.
 func (c *Conn) BytesRead() uint64 { return c.rx }
 
+// Discount takes n bytes out of BytesRead: a header that isn't the stream's.
+func (c *Conn) Discount(n int) { c.rx -= uint64(n) }
+
 // BytesWritten is explained at BytesRead.
 func (c *Conn) BytesWritten() uint64 { return c.tx }
 

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -98,6 +99,9 @@ func New(o Options) (*Worker, error) {
 	}
 	if o.Log == nil {
 		w.opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if runtime.GOMAXPROCS(0) == 1 {
+		w.opts.VisibleWait = true // a raw wait would keep the only P
 	}
 	w.wheel.init()
 	w.tick()
