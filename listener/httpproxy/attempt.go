@@ -134,6 +134,9 @@ func (t *attempt) OnNoStream(f pool.Failure) {
 // OnHead implements httpmsg.Receiver.
 func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 	r := t.r
+	if r.over {
+		return
+	}
 	t.begun = true
 	r.touch()
 	r.rec.UpHeadIn += uint64(headBytes(h))

@@ -84,6 +84,7 @@ func (r *request) begin(c *conn, s httpmsg.Stream) {
 	r.proxy, r.conn, r.down, r.group = c.proxy, c, s, c.group
 	r.table = c.proxy.routes.table.Load()
 	r.chain, r.weighted = c.proxy.chain, -1
+	r.over = false
 	v := r.group.Values
 	v[rqTotal]++
 	v[rqActive]++
@@ -133,6 +134,7 @@ func (r *request) clear() {
 	r.plan.clear()
 	r.limits = limits{}
 	r.up.clear()
+	r.over = true // until begin: an engine that calls late changes nothing
 }
 
 func (r *request) slot(i int) *filter.Slot {
@@ -203,8 +205,8 @@ func (r *request) clientLeft(p []byte) {
 	if r.up.stream != nil {
 		r.up.stream.SendData(p, true)
 	}
+	r.down.Reset(httpmsg.ResetReason{Kind: httpmsg.ResetConnTerminated})
 	r.OnReset(httpmsg.ResetReason{Kind: httpmsg.ResetConnTerminated})
-	r.conn.wire.CloseWhenFlushed()
 }
 
 func (r *request) filterRequest(p []byte, end bool) []byte {
