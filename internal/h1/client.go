@@ -241,7 +241,7 @@ func (c *Client) tunnel() {
 
 func (c *Client) keepAlive(h *httpmsg.Head) {
 	list := h.Get(httpmsg.Connection)
-	if hasToken(list, "close") || h.Major == 1 && h.Minor == 0 && !hasToken(list, "keep-alive") || h.Major == 0 {
+	if hasToken(list, "close") || h.Minor == 0 && !hasToken(list, "keep-alive") {
 		c.closing = true
 	}
 }

@@ -19,17 +19,6 @@ const (
 	sent
 )
 
-// appendName writes field i's name in the configured case.
-func appendName(b []byte, h *httpmsg.Head, i int, name []byte, o *Options) []byte {
-	switch {
-	case o.ProperCase:
-		return appendProper(b, name)
-	case o.PreserveCase:
-		return h.AppendName(b, i)
-	}
-	return append(b, name...)
-}
-
 // appendProper writes a name with the first letter of each word in upper case.
 func appendProper[T string | []byte](b []byte, name T) []byte {
 	at := len(b)
@@ -47,20 +36,20 @@ func appendProper[T string | []byte](b []byte, name T) []byte {
 // appendFields writes the live fields but Transfer-Encoding, which is the
 // engine's, and skip. A value can't hold CR, LF or NUL: both engines refuse them.
 func appendFields(b []byte, h *httpmsg.Head, o *Options, skip httpmsg.ID) []byte {
-	plain := !o.ProperCase && !o.PreserveCase
+	if !o.ProperCase && !o.PreserveCase {
+		return h.AppendWire(b, httpmsg.TransferEncoding, skip)
+	}
 	for i := range h.Len() {
 		id, name, value, ok := h.Field(i)
 		if !ok || id == httpmsg.TransferEncoding || id == skip && id != httpmsg.Other {
 			continue
 		}
-		if plain {
-			b = append(b, name...)
+		if o.ProperCase {
+			b = appendProper(b, name)
 		} else {
-			b = appendName(b, h, i, name, o)
+			b = h.AppendName(b, i)
 		}
-		b = append(b, ':', ' ')
-		b = append(b, value...)
-		b = append(b, '\r', '\n')
+		b = append(append(append(b, ": "...), value...), '\r', '\n')
 	}
 	return b
 }
@@ -109,14 +98,8 @@ func appendChunk(b, p []byte) []byte {
 func appendLast(b []byte, t *httpmsg.Head, o *Options) []byte {
 	b = append(b, '0', '\r', '\n')
 	if t != nil && o.EnableTrailers {
-		for i := range t.Len() {
-			id, name, value, ok := t.Field(i)
-			if !ok || forbiddenTrailer(id) {
-				continue
-			}
-			b = append(appendName(b, t, i, name, o), ':', ' ')
-			b = append(append(b, value...), '\r', '\n')
-		}
+		dropForbidden(t)
+		b = appendFields(b, t, o, httpmsg.Other)
 	}
 	return append(b, '\r', '\n')
 }

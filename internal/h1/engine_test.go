@@ -27,12 +27,13 @@ func (w *wire) Abort()            { w.aborted = true }
 
 // log records what a Receiver is told, content joined.
 type log struct {
-	b      strings.Builder
-	data   bool
-	stream httpmsg.Stream
-	onHead func(h *httpmsg.Head, end bool)
-	onData func(p []byte, end bool)
-	gone   int
+	b          strings.Builder
+	data       bool
+	stream     httpmsg.Stream
+	onHead     func(h *httpmsg.Head, end bool)
+	onData     func(p []byte, end bool)
+	onTrailers func()
+	gone       int
 }
 
 func (l *log) event(format string, a ...any) {
@@ -83,7 +84,12 @@ func (l *log) OnData(p []byte, end bool) {
 	}
 }
 
-func (l *log) OnTrailers(t *httpmsg.Head) { l.event("trailers%s", show(t)) }
+func (l *log) OnTrailers(t *httpmsg.Head) {
+	l.event("trailers%s", show(t))
+	if l.onTrailers != nil {
+		l.onTrailers()
+	}
+}
 func (l *log) OnReset(r httpmsg.ResetReason) {
 	l.event("reset %d %d %s before=%v", r.Kind, r.Status, r.Detail, r.BeforeHead)
 }

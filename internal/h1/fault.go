@@ -18,6 +18,7 @@ const (
 	chunkedAndLength
 	unexpectedUnderscore
 	connectionRejected
+	unknownCoding
 )
 
 var faults = [...]struct {
@@ -35,6 +36,7 @@ var faults = [...]struct {
 	chunkedAndLength:     {400, "http1.content_length_and_chunked_not_allowed"},
 	unexpectedUnderscore: {400, "http1.unexpected_underscore"},
 	connectionRejected:   {400, "http1.connection_header_rejected"},
+	unknownCoding:        {501, "http1.invalid_transfer_encoding"},
 }
 
 // Error is Envoy's response code detail.
@@ -47,8 +49,3 @@ func (f fault) reason() httpmsg.ResetReason {
 	}
 	return r
 }
-
-// closedError is what Feed returns for bytes after the connection's end.
-type closedError struct{}
-
-func (closedError) Error() string { return "http1: connection is closed" }

@@ -37,7 +37,7 @@ func (s *section) fields(b []byte) (n int, done bool, f fault) {
 		if name == 0 || line[name] != ':' {
 			return n, false, codecError // also a folded line, and a space before the colon
 		}
-		end, f := lineEnd(line, max(name+1, s.scanned))
+		end, f := fastEnd(line, max(name+1, s.scanned))
 		if f != noFault {
 			return n, false, f
 		}
@@ -48,7 +48,7 @@ func (s *section) fields(b []byte) (n int, done bool, f fault) {
 			return n, false, s.tooLong(len(line))
 		}
 		s.scanned = 0
-		if f := s.add(line[:name], trim(line[name+1:end])); f != noFault {
+		if f := s.add(line[:end+2], name); f != noFault {
 			return n, false, f
 		}
 		n += end + 2
@@ -63,8 +63,15 @@ func (s *section) tooLong(line int) fault {
 	return noFault
 }
 
-func (s *section) add(name, value []byte) fault {
-	h := s.h
+// add takes a line, CRLF included, whose name is n bytes.
+func (s *section) add(line []byte, n int) fault {
+	h, name := s.h, line[:n]
+	value := line[n+1 : len(line)-2]
+	if len(value) > 1 && value[0] == ' ' && value[1] > ' ' && value[len(value)-1] > ' ' {
+		value = value[1:] // the usual case: one space
+	} else {
+		value = trim(value)
+	}
 	if h.Size()+len(name)+len(value) > s.o.maxBytes(s.request) {
 		return headersTooLarge
 	}
@@ -74,14 +81,27 @@ func (s *section) add(name, value []byte) fault {
 	if s.request && !s.trailer && len(name) == 4 && fold(name, "host") {
 		return s.host(name, value)
 	}
-	if h.Len() >= s.o.maxHeaders() {
+	if s.full() {
 		return tooManyHeaders
 	}
-	h.AddReceived(name, value)
+	if len(value)+4+n == len(line) && line[n+1] == ' ' {
+		h.AddLine(line, n)
+	} else {
+		h.AddReceived(name, value)
+	}
 	if s.o.PreserveCase {
 		h.NoteCase(name)
 	}
 	return noFault
+}
+
+// full reports whether one more field is too many; Host counts.
+func (s *section) full() bool {
+	n := s.h.Len()
+	if s.h.HasAuthority() && !s.target {
+		n++
+	}
+	return n >= s.o.maxHeaders()
 }
 
 func (s *section) underscore() fault {
@@ -105,7 +125,7 @@ func (s *section) host(name, value []byte) fault {
 	if spanOf(value, isHost) != len(value) {
 		return invalidAuthority
 	}
-	if h.Len() >= s.o.maxHeaders() {
+	if s.full() {
 		return tooManyHeaders
 	}
 	if s.target {

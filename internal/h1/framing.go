@@ -45,15 +45,15 @@ func frame(h *httpmsg.Head, o *Options, request, none bool) (framing, fault) {
 			r.kind = finished
 		}
 	case te:
-		if count(h, httpmsg.TransferEncoding) != 1 || count(h, httpmsg.ContentLength) > 1 {
-			return r, codecError
+		if count(h, httpmsg.ContentLength) > 1 || request && h.Major == 1 && h.Minor == 0 {
+			return r, codecError // one that came through an HTTP/1.0 proxy has no chunks
 		}
-		chunked := fold(h.Get(httpmsg.TransferEncoding), "chunked")
+		chunked := count(h, httpmsg.TransferEncoding) == 1 && fold(h.Get(httpmsg.TransferEncoding), "chunked")
 		if cl && (!o.AllowChunkedLength || !chunked) {
 			return r, chunkedAndLength
 		}
 		if !chunked {
-			return r, codecError
+			return r, unknownCoding
 		}
 		h.Del(httpmsg.ContentLength)
 		h.Del(httpmsg.TransferEncoding)
@@ -211,7 +211,7 @@ func forbiddenTrailer(id httpmsg.ID) bool {
 	return false
 }
 
-// dropForbidden takes those names out of received trailers.
+// dropForbidden takes those names out of trailers.
 func dropForbidden(t *httpmsg.Head) {
 	for i := range t.Len() {
 		if id, _, _, ok := t.Field(i); ok && forbiddenTrailer(id) {

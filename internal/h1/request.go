@@ -10,10 +10,10 @@ import (
 // isn't complete. The first scanned bytes are known not to end it.
 func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f fault) {
 	m := spanOf(b, isToken)
+	if m > 256 || m > 32 && !o.AllowCustomMethods {
+		return 0, codecError
+	}
 	if m == len(b) {
-		if m > 32 && !o.AllowCustomMethods || m > 256 {
-			return 0, codecError
-		}
 		return 0, noFault
 	}
 	if m == 0 || b[m] != ' ' && b[m] != '\t' || !o.AllowCustomMethods && !knownMethod(b[:m]) {

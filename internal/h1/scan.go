@@ -92,6 +92,15 @@ func lineEnd(b []byte, from int) (n int, f fault) {
 	}
 }
 
+// fastEnd is lineEnd for the usual line, which has no tab.
+func fastEnd(b []byte, from int) (n int, f fault) {
+	i := from + control(b[from:])
+	if i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n' {
+		return i, noFault
+	}
+	return lineEnd(b, i)
+}
+
 // trim cuts optional white space off both ends.
 func trim(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {

@@ -25,6 +25,7 @@ type Server struct {
 	http10   bool
 	keep10   bool // HTTP/1.0 with keep-alive
 	closing  bool // the connection ends with the exchange
+	wished   bool // by the client's wish
 	draining bool
 	headOnly bool // HEAD
 	connect  bool
@@ -203,7 +204,8 @@ func (s *Server) connection(h *httpmsg.Head) fault {
 		}
 	}
 	s.keep10 = s.http10 && keeps && !closes
-	s.closing = s.draining || closes || s.http10 && !keeps
+	s.wished = closes || s.http10 && !keeps
+	s.closing = s.draining || s.wished
 	if s.upgrade = upgrades && h.Has(httpmsg.Upgrade) && !s.http10; s.upgrade {
 		v := h.Get(httpmsg.Upgrade)
 		if fold(v, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(v) {
@@ -296,6 +298,10 @@ func (s *Server) Closed(error) {
 
 // Drain makes the current or next response the last.
 func (s *Server) Drain() { s.draining, s.closing = true, true }
+
+// DelayedClose reports, when the engine closes, that it isn't by the client's
+// wish: Envoy then waits delayed_close_timeout for the client to close first.
+func (s *Server) DelayedClose() bool { return !s.wished }
 
 // Idle reports whether no exchange is open and no byte of a request has come.
 func (s *Server) Idle() bool { return !s.open && !s.dead && s.head == nil }

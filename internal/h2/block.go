@@ -128,8 +128,9 @@ func (e *engine) fragment(p []byte, last bool) *fault {
 		b.rest = append(b.rest, p...)
 		p = b.rest
 	}
+	var f hpack.Field
 	for {
-		f, rest, ok, err := e.dec.Next(p)
+		rest, ok, err := e.dec.Next(p, &f)
 		if err == hpack.ErrMore && !last {
 			return e.keepRest(rest)
 		}
@@ -184,12 +185,11 @@ func (e *engine) field(f *hpack.Field) {
 		return
 	}
 	b.regular = true
-	under, ok := validName(f.Name)
-	if !ok || !validValue(f.Value) {
+	if f.Check&(hpack.NameOK|hpack.ValueOK) != hpack.NameOK|hpack.ValueOK {
 		b.bad = detailField
 		return
 	}
-	if under && !e.client && e.opts.Underscores != UnderscoresAllow {
+	if f.Check&hpack.Underscore != 0 && !e.client && e.opts.Underscores != UnderscoresAllow {
 		e.underscore()
 		return
 	}

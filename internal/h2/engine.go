@@ -367,6 +367,9 @@ func (e *engine) refuseAbove(last uint32) {
 			next := st.next
 			if st.id > last {
 				e.drop(st, httpmsg.ResetReason{Kind: httpmsg.ResetRefused, Code: CodeRefused, BeforeHead: !st.headIn})
+				if e.dead {
+					return
+				}
 				next = e.table[i] // the receiver may have changed the chain
 			}
 			st = next

@@ -38,13 +38,13 @@ func (w *wire) take() []byte {
 
 // log records what receivers are told, content joined.
 type log struct {
-	b       strings.Builder
-	data    uint64
-	streams []httpmsg.Stream
-	byID    map[uint64]*end
-	onHead  func(s httpmsg.Stream, h *httpmsg.Head, end bool)
-	onData  func(s httpmsg.Stream, p []byte, end bool)
-	gone    int
+	b          strings.Builder
+	data       uint64
+	streams    []httpmsg.Stream
+	onHead     func(s httpmsg.Stream, h *httpmsg.Head, end bool)
+	onData     func(s httpmsg.Stream, p []byte, end bool)
+	onTrailers func()
+	gone       int
 }
 
 type end struct {
@@ -107,7 +107,12 @@ func (r *end) OnData(p []byte, fin bool) {
 	}
 }
 
-func (r *end) OnTrailers(t *httpmsg.Head) { r.l.event("%d trailers%s", r.n, show(t)) }
+func (r *end) OnTrailers(t *httpmsg.Head) {
+	r.l.event("%d trailers%s", r.n, show(t))
+	if r.l.onTrailers != nil {
+		r.l.onTrailers()
+	}
+}
 func (r *end) OnReset(x httpmsg.ResetReason) {
 	r.l.event("%d reset kind=%d code=%d %s before=%v", r.n, x.Kind, x.Code, x.Detail, x.BeforeHead)
 }

@@ -5,16 +5,14 @@ import "sluice/internal/httpmsg"
 // finishBlock handles a complete header block.
 func (e *engine) finishBlock() *fault {
 	b := &e.block
-	id := b.id
-	b.id = 0
+	id, h := b.id, b.head
+	b.id, b.head = 0, nil // a receiver may end the engine, which frees the block's head
 	e.dec.Trim()
-	h := b.head
 	var f *fault
 	if st := e.find(id); st != nil && !b.discard {
 		f = e.message(st, h)
 	}
 	e.pool.PutHead(h)
-	b.head = nil
 	if cap(b.rest) > 4096 {
 		b.rest = nil
 	}

@@ -157,7 +157,7 @@ func (st *stream) credit(n int32) {
 }
 
 // Pause implements httpmsg.Stream.
-func (st *stream) Pause() { st.paused = true }
+func (st *stream) Pause() { st.paused = st.e != nil }
 
 // Resume implements httpmsg.Stream.
 func (st *stream) Resume() {

@@ -2,32 +2,23 @@ package h2
 
 // Classes of bytes.
 const (
-	isToken = 1 << iota // a field name's, which is in lower case
-	isMethod
+	isMethod = 1 << iota
 	isHost   // :authority, as nghttp2 and Envoy see it
 	isScheme // RFC 3986 section 3.1
-	isValue  // a field value's
 	isPath
 )
 
 var class = func() (t [256]uint8) {
 	for c := range 256 {
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z' && c < 0x80
-		switch {
-		case c >= '0' && c <= '9', letter && c >= 'a':
-			t[c] |= isToken | isMethod | isHost | isScheme
-		case letter:
+		if c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' && c < 0x80 {
 			t[c] |= isMethod | isHost | isScheme
-		}
-		if c >= 0x20 && c != 0x7f || c == '\t' {
-			t[c] |= isValue
 		}
 		if c > 0x20 && c < 0x7f {
 			t[c] |= isPath
 		}
 	}
 	for _, c := range "!#$%&'*+-.^_`|~" {
-		t[c] |= isToken | isMethod
+		t[c] |= isMethod
 	}
 	for _, c := range "!$%&'()*+,-.:;=[]_~" {
 		t[c] |= isHost
@@ -47,23 +38,9 @@ func all(b []byte, k uint8) bool {
 	return true
 }
 
-func validName(b []byte) (underscore, ok bool) {
-	if len(b) == 0 {
-		return false, false
-	}
-	for _, c := range b {
-		if class[c]&isToken == 0 {
-			return false, false
-		}
-		underscore = underscore || c == '_'
-	}
-	return underscore, true
-}
-
 func validToken(b []byte) bool     { return len(b) > 0 && all(b, isMethod) }
 func validAuthority(b []byte) bool { return all(b, isHost) }
 func validScheme(b []byte) bool    { return len(b) > 0 && all(b, isScheme) }
-func validValue(b []byte) bool     { return all(b, isValue) }
 func validPath(b []byte) bool      { return all(b, isPath) }
 
 // status reads three digits, 0 for anything else.

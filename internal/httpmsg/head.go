@@ -18,11 +18,13 @@ type Head struct {
 	Major, Minor                                      uint8 // of the message as received
 	hasAuthority                                      bool
 	hostCase                                          uint64
-	live                                              int
+	live, size                                        int
 }
 
 type span struct{ off, n uint32 }
 
+// field is one field. Its bytes lie in buf as on an HTTP/1 wire, "name: value"
+// and CRLF, so that fields which follow each other are written in one copy.
 type field struct {
 	name, value span
 	id          ID
@@ -38,7 +40,7 @@ func (h *Head) Reset() {
 	h.first = [numIDs]uint16{}
 	h.method, h.path, h.authority, h.scheme, h.protocol, h.reason = span{}, span{}, span{}, span{}, span{}, span{}
 	h.Status, h.Major, h.Minor, h.live = 0, 0, 0, 0
-	h.hasAuthority, h.hostCase = false, 0
+	h.hasAuthority, h.hostCase, h.size = false, 0, 0
 }
 
 func (h *Head) at(s span) []byte { return h.buf[s.off : s.off+s.n : s.off+s.n] }
@@ -46,13 +48,18 @@ func (h *Head) at(s span) []byte { return h.buf[s.off : s.off+s.n : s.off+s.n] }
 func (h *Head) put(b []byte) span {
 	s := span{uint32(len(h.buf)), uint32(len(b))}
 	h.buf = append(h.buf, b...)
+	h.size += len(b)
 	return s
 }
 
-func (h *Head) putString(b string) span {
-	s := span{uint32(len(h.buf)), uint32(len(b))}
-	h.buf = append(h.buf, b...)
-	return s
+// line appends the bytes of a field and its slot.
+func line[N, V string | []byte](h *Head, id ID, name N, value V) {
+	at := uint32(len(h.buf))
+	b := append(h.buf, name...)
+	b = append(b, ':', ' ')
+	b = append(b, value...)
+	h.buf = append(b, '\r', '\n')
+	h.slot(id, span{at, uint32(len(name))}, span{at + uint32(len(name)) + 2, uint32(len(value))})
 }
 
 // Method, Path, Authority, Scheme and Protocol are the pseudo headers; empty
@@ -109,24 +116,18 @@ func (h *Head) Field(i int) (id ID, name, value []byte, ok bool) {
 	return f.id, h.at(f.name), h.at(f.value), !f.dead
 }
 
-// Size is the number of bytes of names and values, pseudo headers included.
-func (h *Head) Size() int { return len(h.buf) }
+// Size is the number of bytes of names and values, pseudo headers included, of
+// all that was ever put in.
+func (h *Head) Size() int { return h.size }
 
 // Add appends a field; name must be lower-case.
-func (h *Head) Add(name, value []byte) {
-	id := Lookup(name)
-	h.append(field{name: h.put(name), value: h.put(value), id: id})
-}
+func (h *Head) Add(name, value []byte) { line(h, Lookup(name), name, value) }
 
 // AddID appends a field of a known name.
-func (h *Head) AddID(id ID, value []byte) {
-	h.append(field{name: h.putString(names[id]), value: h.put(value), id: id})
-}
+func (h *Head) AddID(id ID, value []byte) { line(h, id, names[id], value) }
 
 // AddString appends a field of a known name.
-func (h *Head) AddString(id ID, value string) {
-	h.append(field{name: h.putString(names[id]), value: h.putString(value), id: id})
-}
+func (h *Head) AddString(id ID, value string) { line(h, id, names[id], value) }
 
 // AddName appends a field whose lower-case name is a string.
 func (h *Head) AddName(name string, value []byte) {
@@ -178,12 +179,45 @@ func (h *Head) AddSensitive(name, value []byte) {
 // Sensitive reports whether field i came as never-indexed.
 func (h *Head) Sensitive(i int) bool { return h.fields[i].sensitive }
 
-func (h *Head) append(f field) {
-	h.fields = append(h.fields, f)
-	h.live++
-	if f.id != Other && h.first[f.id] == 0 {
-		h.first[f.id] = uint16(len(h.fields))
+func (h *Head) slot(id ID, name, value span) {
+	n := len(h.fields)
+	if n < cap(h.fields) {
+		h.fields = h.fields[:n+1]
+	} else {
+		h.fields = append(h.fields, field{})
 	}
+	f := &h.fields[n]
+	f.name, f.value, f.id, f.dead, f.sensitive = name, value, id, false, false
+	h.live++
+	h.size += int(name.n + value.n)
+	if id != Other && h.first[id] == 0 {
+		h.first[id] = uint16(n + 1)
+	}
+}
+
+// AppendWire appends the fields as HTTP/1 lines, but those named skip or skip2;
+// Other skips none.
+func (h *Head) AppendWire(dst []byte, skip, skip2 ID) []byte {
+	from, to := uint32(0), uint32(0) // a run of buf to copy
+	for i := range h.fields {
+		f := &h.fields[i]
+		if f.dead || f.id != Other && (f.id == skip || f.id == skip2) {
+			continue
+		}
+		if f.value.off != f.name.off+f.name.n+2 { // a value that was replaced
+			dst = append(dst, h.buf[from:to]...)
+			from, to = 0, 0
+			dst = append(append(dst, h.at(f.name)...), ':', ' ')
+			dst = append(append(dst, h.at(f.value)...), '\r', '\n')
+			continue
+		}
+		if f.name.off != to {
+			dst = append(dst, h.buf[from:to]...)
+			from = f.name.off
+		}
+		to = f.value.off + f.value.n + 2
+	}
+	return append(dst, h.buf[from:to]...)
 }
 
 // Has reports whether a field of a known name is there.
@@ -274,7 +308,10 @@ func (h *Head) DelAt(i int) {
 }
 
 // SetValueAt replaces the value of field i.
-func (h *Head) SetValueAt(i int, value []byte) { h.fields[i].value = h.put(value) }
+func (h *Head) SetValueAt(i int, value []byte) {
+	h.buf = append(h.buf, 0) // so that it never looks like a line
+	h.fields[i].value = h.put(value)
+}
 
 // CopyFrom makes h an independent copy of o.
 func (h *Head) CopyFrom(o *Head) {

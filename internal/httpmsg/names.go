@@ -108,11 +108,15 @@ var names = [numIDs]string{
 	AccessControlRequestHeaders: "access-control-request-headers",
 }
 
-// byLength holds the known names of each length, so that Lookup compares a few.
-var byLength = func() (t [48][]ID) {
+// byHash finds the known names by a hash of a few bytes; two may share a place.
+var byHash = func() (t [512][2]ID) {
 	for id := Other + 1; id < numIDs; id++ {
-		n := len(names[id])
-		t[n] = append(t[n], id)
+		p := &t[nameHash([]byte(names[id]))]
+		if p[0] == Other {
+			p[0] = id
+		} else {
+			p[1] = id // a third is lost, which the test finds
+		}
 	}
 	return t
 }()
@@ -120,26 +124,33 @@ var byLength = func() (t [48][]ID) {
 // Name gives the lower-case name of a known ID, "" for Other.
 func (id ID) Name() string { return names[id] }
 
+// nameHash spreads the known names over the table; names must not be empty.
+func nameHash(name []byte) uint32 {
+	n := len(name)
+	k := uint32(n) | uint32(name[n/2])<<8
+	if n > 3 {
+		k |= uint32(name[n-2])<<16 | uint32(name[n-3])<<24
+	}
+	return k * 4069211033 >> 23
+}
+
 // Lookup gives the ID of a lower-case name, Other when it isn't a known one.
 func Lookup(name []byte) ID {
-	if len(name) < len(byLength) {
-		for _, id := range byLength[len(name)] {
-			if names[id] == string(name) {
-				return id
-			}
-		}
+	if len(name) == 0 {
+		return Other
+	}
+	p := byHash[nameHash(name)]
+	if p[0] == Other {
+		return Other
+	}
+	if names[p[0]] == string(name) {
+		return p[0]
+	}
+	if p[1] != Other && names[p[1]] == string(name) {
+		return p[1]
 	}
 	return Other
 }
 
 // LookupString is Lookup for strings.
-func LookupString(name string) ID {
-	if len(name) < len(byLength) {
-		for _, id := range byLength[len(name)] {
-			if names[id] == name {
-				return id
-			}
-		}
-	}
-	return Other
-}
+func LookupString(name string) ID { return Lookup([]byte(name)) }

@@ -6,28 +6,45 @@ import (
 )
 
 // AddReceived appends a field whose name may have upper-case letters, as a
-// parser finds it; the name must consist of token characters. It is Add for the
-// price of one pass over the name.
+// parser finds it; the name must consist of token characters.
 func (h *Head) AddReceived(name, value []byte) {
-	n := span{uint32(len(h.buf)), uint32(len(name))}
-	h.buf = appendLower(h.buf, name)
-	h.append(field{name: n, value: h.put(value), id: Lookup(h.at(n))})
+	line(h, Other, name, value)
+	h.lowerLast(len(h.buf) - len(name) - len(value) - 4)
 }
 
-// appendLower appends name in lower case, eight bytes at a time.
-func appendLower(dst, name []byte) []byte {
-	for len(name) >= 8 {
-		x := binary.LittleEndian.Uint64(name)
-		dst = binary.LittleEndian.AppendUint64(dst, x|upper(x)>>2)
-		name = name[8:]
-	}
-	for _, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
+// AddLine is AddReceived for a whole line, "Name: value" and CRLF, that has one
+// space behind the colon and none at the end: one copy.
+func (h *Head) AddLine(line []byte, nameLen int) {
+	at := len(h.buf)
+	h.buf = append(h.buf, line...)
+	n := uint32(nameLen)
+	h.slot(Other, span{uint32(at), n}, span{uint32(at) + n + 2, uint32(len(line)) - n - 4})
+	h.lowerLast(at)
+}
+
+// lowerLast puts the name of the last field, which is at, in lower case, eight
+// bytes at a time, and finds its ID. What is behind the name isn't touched.
+func (h *Head) lowerLast(at int) {
+	f := &h.fields[len(h.fields)-1]
+	name := h.buf[at : at+int(f.name.n)]
+	i := 0
+	for ; i+8 <= len(name); i += 8 {
+		x := binary.LittleEndian.Uint64(name[i:])
+		if u := upper(x); u != 0 {
+			binary.LittleEndian.PutUint64(name[i:], x|u>>2)
 		}
-		dst = append(dst, c)
 	}
-	return dst
+	for ; i < len(name); i++ {
+		if c := name[i]; 'A' <= c && c <= 'Z' {
+			name[i] = c | 0x20
+		}
+	}
+	if id := Lookup(name); id != Other {
+		f.id = id
+		if h.first[id] == 0 {
+			h.first[id] = uint16(len(h.fields))
+		}
+	}
 }
 
 // upper has the top bit of each byte of x that is in A to Z; the bytes of x are
@@ -86,6 +103,4 @@ func appendCased(dst, name []byte, mask uint64) []byte {
 }
 
 // AddKnown is Add for a caller that knows the name's ID.
-func (h *Head) AddKnown(id ID, name, value []byte) {
-	h.append(field{name: h.put(name), value: h.put(value), id: id})
-}
+func (h *Head) AddKnown(id ID, name, value []byte) { line(h, id, name, value) }

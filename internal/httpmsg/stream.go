@@ -68,8 +68,11 @@ type Receiver interface {
 	// OnTrailers ends the message.
 	OnTrailers(t *Head)
 	// OnReset ends the exchange: peer reset, connection loss, protocol error, or
-	// refused. It is the last call. On a server stream with Kind
-	// ResetProtocolError and a Status, a response may still be sent.
+	// refused. It is the last call. On a server stream with a Status, a response
+	// may still be sent.
+	//
+	// After a server has sent a whole response to an unfinished request, the
+	// exchange is over and nothing more is called.
 	OnReset(r ResetReason)
 	// OnDrain says that Buffered fell below LowWater after it was above HighWater.
 	OnDrain()

@@ -21,7 +21,8 @@ var (
 type Field struct {
 	Name, Value []byte
 	ID          httpmsg.ID // Other for pseudo headers too
-	Sensitive   bool       // must never be indexed on the way on
+	Check       Check
+	Sensitive   bool // must never be indexed on the way on
 }
 
 // Decoder is the receiving end of one direction of a connection.
@@ -40,54 +41,61 @@ func NewDecoder(size uint32) Decoder {
 // Start begins a header block.
 func (d *Decoder) Start() { d.late = false }
 
-// Next takes a field off the front of block. ok is false at its end; with
+// Next takes a field off the front of block into f. ok is false at its end; with
 // ErrMore nothing was taken.
-func (d *Decoder) Next(block []byte) (f Field, rest []byte, ok bool, err error) {
+func (d *Decoder) Next(block []byte, f *Field) (rest []byte, ok bool, err error) {
 	for len(block) > 0 {
 		c := block[0]
 		switch {
 		case c&0x80 != 0:
-			i, rest, err := integer(block, 7)
-			if err != nil {
-				return f, block, false, err
+			i, rest := uint64(c&0x7f), block[1:]
+			if i == 0x7f {
+				if i, rest, err = integer(block, 7); err != nil {
+					return block, false, err
+				}
 			}
 			d.late = true
-			return d.indexed(i, rest, block)
+			if !d.indexed(i, f) {
+				return block, false, errIndex
+			}
+			return rest, true, nil
 		case c&0xe0 == 0x20:
 			size, rest, err := integer(block, 5)
 			if err != nil {
-				return f, block, false, err
+				return block, false, err
 			}
 			if d.late || size > uint64(d.allowed) {
-				return f, block, false, errSize
+				return block, false, errSize
 			}
 			d.table.resize(uint32(size))
 			block = rest
 		default:
-			return d.literal(block)
+			return d.literal(block, f)
 		}
 	}
-	return f, nil, false, nil
+	return nil, false, nil
 }
 
-func (d *Decoder) indexed(i uint64, rest, block []byte) (Field, []byte, bool, error) {
-	if i == 0 {
-		return Field{}, block, false, errIndex
-	}
-	if i <= staticLen {
+func (d *Decoder) indexed(i uint64, f *Field) bool {
+	if i-1 < staticLen {
 		e := &static[i]
-		return Field{Name: e.name, Value: e.value, ID: e.id}, rest, true, nil
+		f.Name, f.Value, f.ID, f.Check, f.Sensitive = e.name, e.value, e.id, NameOK|ValueOK, false
+		return true
 	}
-	e := d.table.at(i - staticLen - 1)
-	if e == nil {
-		return Field{}, block, false, errIndex
+	if i == 0 {
+		return false
 	}
-	name, value := d.table.bytes(e)
-	return Field{Name: name, Value: value, ID: e.id}, rest, true, nil
+	r := d.table.at(i - staticLen - 1)
+	if r == nil {
+		return false
+	}
+	f.Name, f.Value = d.table.bytes(r)
+	f.ID, f.Check, f.Sensitive = r.id, r.check, false
+	return true
 }
 
 // literal decodes the three kinds of literal fields.
-func (d *Decoder) literal(block []byte) (f Field, rest []byte, ok bool, err error) {
+func (d *Decoder) literal(block []byte, f *Field) (rest []byte, ok bool, err error) {
 	c, n := block[0], uint(4)
 	index := c&0x40 != 0
 	if index {
@@ -96,42 +104,45 @@ func (d *Decoder) literal(block []byte) (f Field, rest []byte, ok bool, err erro
 	f.Sensitive = c&0xf0 == 0x10
 	i, rest, err := integer(block, n)
 	if err != nil {
-		return f, block, false, err
+		return block, false, err
 	}
 	d.scratch = d.scratch[:0]
 	if i == 0 {
 		if f.Name, rest, err = d.text(rest); err != nil {
-			return f, block, false, err
+			return block, false, err
 		}
-		f.ID = httpmsg.Lookup(f.Name)
-	} else if f.Name, f.ID, err = d.name(i, index); err != nil {
-		return f, block, false, err
+		f.ID, f.Check = httpmsg.Lookup(f.Name), checkName(f.Name)
+	} else if err = d.name(i, index, f); err != nil {
+		return block, false, err
 	}
 	if f.Value, rest, err = d.text(rest); err != nil {
-		return f, block, false, err
+		return block, false, err
 	}
+	f.Check |= checkValue(f.Value)
 	d.late = true
-	if index {
-		d.table.add(f.Name, f.Value, f.ID, 0)
+	if index && d.table.add(f.Name, f.Value, f.ID, 0) {
+		d.table.at(0).check = f.Check
 	}
-	return f, rest, true, nil
+	return rest, true, nil
 }
 
-// name gives the name of an entry; one that add may move is copied.
-func (d *Decoder) name(i uint64, add bool) ([]byte, httpmsg.ID, error) {
+// name takes the name of an entry; one that add may move is copied.
+func (d *Decoder) name(i uint64, add bool, f *Field) error {
 	if i <= staticLen {
-		return static[i].name, static[i].id, nil
+		f.Name, f.ID, f.Check = static[i].name, static[i].id, NameOK
+		return nil
 	}
-	e := d.table.at(i - staticLen - 1)
-	if e == nil {
-		return nil, 0, errIndex
+	r := d.table.at(i - staticLen - 1)
+	if r == nil {
+		return errIndex
 	}
-	name, _ := d.table.bytes(e)
+	name, _ := d.table.bytes(r)
 	if add {
 		d.scratch = append(d.scratch, name...)
 		name = d.scratch[:len(name):len(name)]
 	}
-	return name, e.id, nil
+	f.Name, f.ID, f.Check = name, r.id, r.check&^ValueOK
+	return nil
 }
 
 // text takes a string literal. Huffman-coded ones go to the scratch buffer,

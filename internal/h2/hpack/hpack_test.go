@@ -15,7 +15,8 @@ import (
 func decodeAll(d *Decoder, block []byte) (out []xhpack.HeaderField, err error) {
 	d.Start()
 	for {
-		f, rest, ok, err := d.Next(block)
+		var f Field
+		rest, ok, err := d.Next(block, &f)
 		if err != nil {
 			return out, err
 		}
@@ -23,6 +24,9 @@ func decodeAll(d *Decoder, block []byte) (out []xhpack.HeaderField, err error) {
 			return out, nil
 		}
 		out = append(out, xhpack.HeaderField{Name: string(f.Name), Value: string(f.Value), Sensitive: f.Sensitive})
+		if want := checkName(f.Name) | checkValue(f.Value); f.Check != want {
+			return out, fmt.Errorf("field %q is checked as %d, want %d", f.Name, f.Check, want)
+		}
 		if f.ID != httpmsg.Lookup(f.Name) {
 			return out, fmt.Errorf("field %q has ID %d", f.Name, f.ID)
 		}
@@ -187,6 +191,7 @@ func TestCodingDoesNotAllocate(t *testing.T) {
 	e, d := NewEncoder(4096), NewDecoder(4096)
 	var block []byte
 	fs := []xhpack.HeaderField{{Name: ":path", Value: "/a/b"}, {Name: "user-agent", Value: "x"}, {Name: "x-b", Value: "y"}, {Name: "date", Value: "z"}}
+	var f Field
 	run := func() {
 		block = e.Start(block[:0])
 		for i := range fs {
@@ -195,7 +200,7 @@ func TestCodingDoesNotAllocate(t *testing.T) {
 		d.Start()
 		for rest, ok := block, true; ok; {
 			var err error
-			if _, rest, ok, err = d.Next(rest); err != nil {
+			if rest, ok, err = d.Next(rest, &f); err != nil {
 				t.Fatal(err)
 			}
 		}

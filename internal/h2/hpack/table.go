@@ -9,6 +9,7 @@ type row struct {
 	hash        uint32
 	nameN, valN uint32
 	id          httpmsg.ID
+	check       Check
 }
 
 func (r *row) size() uint32 { return r.nameN + r.valN + 32 }
