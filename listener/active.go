@@ -2,11 +2,14 @@ package listener
 
 import (
 	"net/netip"
+	"time"
 
 	"sluice/internal/config"
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/metadataexchange"
+	"sluice/listener/filter/networkrbac"
 	"sluice/listener/tcpproxy"
 )
 
@@ -71,11 +74,12 @@ type chain struct {
 	draining bool
 	ended    bool // the drain time is over
 	timer    worker.Timer
+	drainFor time.Duration // set when draining has an end
 }
 
 // newActive prepares a listener for a worker, on the control goroutine. Chains
 // that before has unchanged are taken over.
-func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, sameFrame bool) *active {
+func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, tls map[*config.FilterChain]*tlsconn.ServerContext, sameFrame bool) *active {
 	a := &active{all: l, w: w, config: p.config, bound: p.bound, shared: p.shared, count: &Counters{}}
 	old := map[uint64]*chain{}
 	if before != nil {
@@ -90,11 +94,7 @@ func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, sameFr
 		if c := old[f.Hash]; c != nil && f.Hash != 0 && c.config.Name == f.Name {
 			return c
 		}
-		c := &chain{config: f}
-		if f.TLS != nil {
-			c.tls = l.context(f.TLS)
-		}
-		return c
+		return &chain{config: f, tls: tls[f]}
 	}
 	for _, f := range p.config.Chains {
 		a.chains = append(a.chains, take(f))
@@ -105,12 +105,6 @@ func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, sameFr
 		a.chains = append(a.chains, a.deflt)
 	}
 	return a
-}
-
-// context makes the TLS context of a chain, shared by the workers that hold the
-// same configuration value.
-func (l *Listeners) context(t *config.DownstreamTLS) *tlsconn.ServerContext {
-	return tlsconn.NewServerContext(t, l.opts.Secrets)
 }
 
 // install puts a in before's place (nil: none) and starts its sockets.
@@ -224,6 +218,14 @@ func (c *chain) build(a *active) {
 			if o.HTTP != nil {
 				c.terminal = o.HTTP(a.w, a.config, c.config, f)
 			}
+		case *config.NetworkRBAC:
+			c.filters = append(c.filters, networkrbac.New(f.RBAC, func(stat string) {
+				if o.Count != nil {
+					o.Count(a.w, stat)
+				}
+			}))
+		case *config.MetadataExchange:
+			c.filters = append(c.filters, metadataexchange.New(f.Protocol, o.PeerFrame, o.PeerMetadata))
 		case *config.SNICluster:
 			c.filters = append(c.filters, sniCluster{})
 		default:

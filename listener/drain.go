@@ -19,11 +19,18 @@ func (c *chain) drain(w *worker.Worker, d time.Duration) {
 			x = next
 		}
 	}
+	c.drainFor = max(d, time.Millisecond)
+	c.startDrainTimer(w)
+}
+
+// startDrainTimer is also for connections that were still being looked at when
+// draining began.
+func (c *chain) startDrainTimer(w *worker.Worker) {
 	if c.open == 0 || c.timer.Active() {
 		return
 	}
 	c.timer.Fire = c.drainEnd
-	w.Start(&c.timer, d)
+	w.Start(&c.timer, c.drainFor)
 }
 
 func (c *chain) drainEnd() {

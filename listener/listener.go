@@ -39,6 +39,13 @@ type Options struct {
 	// Filter makes a network filter, once per chain and worker, on the worker. nil: the filter does nothing.
 	Filter func(w *worker.Worker, l *config.Listener, c *config.FilterChain, f config.NetworkFilter) downstream.Filter
 	TCP    tcpproxy.Options
+	// Count is given the name of each statistic of a network filter that goes up,
+	// on the worker.
+	Count func(w *worker.Worker, stat string)
+	// PeerFrame is what istio.metadata_exchange sends on TCP (metadataexchange.Frame);
+	// nil: nothing. PeerMetadata takes what the peer sent: the protobuf Any.
+	PeerFrame    []byte
+	PeerMetadata func(c *downstream.Connection, msg []byte)
 	// Handshakes runs TLS; Secrets finds SDS secrets by name, from any goroutine.
 	Handshakes *tlsconn.Pool
 	Secrets    tlsconn.Secrets
@@ -132,12 +139,13 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 		p.shared = old.shared
 	}
 	sameFrame := old != nil && sameButChains(old.config, c)
+	tls := l.contexts(c)
 	for i := range l.perW {
 		var before *active
 		if old != nil {
 			before = old.active[i]
 		}
-		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, sameFrame))
+		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, tls, sameFrame))
 	}
 	l.current[c.Name] = p
 	return l.each(ctx, func(o *onWorker, i int) {
@@ -151,6 +159,18 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 		}
 		o.install(p.active[i], before, mine, keepSockets)
 	})
+}
+
+// contexts makes the TLS contexts of a listener's chains, once for all workers:
+// a session must resume on whichever of them the client comes to.
+func (l *Listeners) contexts(c *config.Listener) map[*config.FilterChain]*tlsconn.ServerContext {
+	m := map[*config.FilterChain]*tlsconn.ServerContext{}
+	for _, f := range append([]*config.FilterChain{c.DefaultChain}, c.Chains...) {
+		if f != nil && f.TLS != nil {
+			m[f] = tlsconn.NewServerContext(f.TLS, l.opts.Secrets)
+		}
+	}
+	return m
 }
 
 // each runs f on every worker and waits.

@@ -12,6 +12,7 @@ import (
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 	"sluice/listener/sniff"
+	"sluice/listener/tcpproxy"
 )
 
 // A connection's life, in traffic order:
@@ -278,6 +279,9 @@ func (c *conn) matchChain() {
 	}
 	c.chain, c.Chain = ch, ch.config
 	ch.link(c)
+	if ch.drainFor > 0 {
+		ch.startDrainTimer(c.lis.w)
+	}
 	if c.Draining = ch.draining; ch.ended {
 		c.end()
 		return
@@ -338,11 +342,16 @@ func (c *conn) admit() {
 			return
 		}
 	}
+	if _, late := c.chain.terminal.(*tcpproxy.Proxy); !late && !c.Guarded() {
+		c.refuse("", c.Termination)
+		return
+	}
 	c.chain.terminal.Serve(&c.Connection)
 }
 
 // refuse ends a connection that no terminal will see.
 func (c *conn) refuse(flag, details string) {
+	c.Flag, c.Details = flag, details
 	if f := c.lis.all.opts.Refused; f != nil {
 		f(&c.Connection, flag, details)
 	}

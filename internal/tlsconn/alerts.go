@@ -20,6 +20,7 @@ const (
 	alertExpired     = 45
 	alertCertUnknown = 46
 	alertUnknownCA   = 48
+	alertVersion     = 70
 	alertInternal    = 80
 	alertCanceled    = 90
 )
@@ -71,19 +72,22 @@ func chainError(alert byte, depth int, reason string) *Error {
 	return verifyError(VerifyError, alert, fmt.Sprintf("X509_verify_cert: certificate verification error at depth %d: %s", depth, reason))
 }
 
-var alertNames = map[byte]string{
-	10: "SSLV3_ALERT_UNEXPECTED_MESSAGE", 20: "SSLV3_ALERT_BAD_RECORD_MAC", 21: "TLSV1_ALERT_DECRYPTION_FAILED",
-	22: "TLSV1_ALERT_RECORD_OVERFLOW", 40: "SSLV3_ALERT_HANDSHAKE_FAILURE", 41: "SSLV3_ALERT_NO_CERTIFICATE",
-	42: "SSLV3_ALERT_BAD_CERTIFICATE", 43: "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE", 44: "SSLV3_ALERT_CERTIFICATE_REVOKED",
-	45: "SSLV3_ALERT_CERTIFICATE_EXPIRED", 46: "SSLV3_ALERT_CERTIFICATE_UNKNOWN", 47: "SSLV3_ALERT_ILLEGAL_PARAMETER",
-	48: "TLSV1_ALERT_UNKNOWN_CA", 49: "TLSV1_ALERT_ACCESS_DENIED", 50: "TLSV1_ALERT_DECODE_ERROR",
-	51: "TLSV1_ALERT_DECRYPT_ERROR", 70: "TLSV1_ALERT_PROTOCOL_VERSION", 71: "TLSV1_ALERT_INSUFFICIENT_SECURITY",
-	80: "TLSV1_ALERT_INTERNAL_ERROR", 86: "TLSV1_ALERT_INAPPROPRIATE_FALLBACK", 109: "TLSV1_UNSUPPORTED_EXTENSION",
-	112: "TLSV1_UNRECOGNIZED_NAME", 116: "TLSV13_ALERT_CERTIFICATE_REQUIRED", 120: "TLSV1_ALERT_NO_APPLICATION_PROTOCOL",
+// alertName is BoringSSL's name of a received alert.
+func alertName(code byte) string {
+	return map[byte]string{
+		10: "SSLV3_ALERT_UNEXPECTED_MESSAGE", 20: "SSLV3_ALERT_BAD_RECORD_MAC", 21: "TLSV1_ALERT_DECRYPTION_FAILED",
+		22: "TLSV1_ALERT_RECORD_OVERFLOW", 40: "SSLV3_ALERT_HANDSHAKE_FAILURE", 41: "SSLV3_ALERT_NO_CERTIFICATE",
+		42: "SSLV3_ALERT_BAD_CERTIFICATE", 43: "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE", 44: "SSLV3_ALERT_CERTIFICATE_REVOKED",
+		45: "SSLV3_ALERT_CERTIFICATE_EXPIRED", 46: "SSLV3_ALERT_CERTIFICATE_UNKNOWN", 47: "SSLV3_ALERT_ILLEGAL_PARAMETER",
+		48: "TLSV1_ALERT_UNKNOWN_CA", 49: "TLSV1_ALERT_ACCESS_DENIED", 50: "TLSV1_ALERT_DECODE_ERROR",
+		51: "TLSV1_ALERT_DECRYPT_ERROR", 70: "TLSV1_ALERT_PROTOCOL_VERSION", 71: "TLSV1_ALERT_INSUFFICIENT_SECURITY",
+		80: "TLSV1_ALERT_INTERNAL_ERROR", 86: "TLSV1_ALERT_INAPPROPRIATE_FALLBACK", 109: "TLSV1_UNSUPPORTED_EXTENSION",
+		112: "TLSV1_UNRECOGNIZED_NAME", 116: "TLSV13_ALERT_CERTIFICATE_REQUIRED", 120: "TLSV1_ALERT_NO_APPLICATION_PROTOCOL",
+	}[code]
 }
 
 func remoteAlert(code byte) *Error {
-	name := alertNames[code]
+	name := alertName(code)
 	if name == "" {
 		name = fmt.Sprintf("ALERT_%d", code)
 	}
@@ -103,29 +107,35 @@ func localAlert(code byte, what string) *Error {
 	return &Error{alert: code, Text: boring(reason, name, ""), Cause: errors.New(what)}
 }
 
-// handshakeErrors maps what crypto/tls says to BoringSSL's reasons. Its errors
+// byText maps what crypto/tls says to BoringSSL's reasons. Its errors
 // have no types, so the texts are compared; a test keeps them true.
-var handshakeErrors = []struct {
-	part, name string
-	reason     int
-}{
-	{"no cipher suite supported by both", "NO_SHARED_CIPHER", 184},
-	{"no ECDHE curve supported by both", "NO_SHARED_GROUP", 266},
-	{"no key exchanges supported by both", "NO_SHARED_GROUP", 266},
-	{"only unsupported versions", "UNSUPPORTED_PROTOCOL", 240},
-	{"unsupported protocol version", "UNSUPPORTED_PROTOCOL", 240},
-	{"unsupported SSLv2", "WRONG_VERSION_NUMBER", 247},
-	{"does not look like a TLS handshake", "WRONG_VERSION_NUMBER", 247},
-	{"error decoding message", "CLIENTHELLO_PARSE_FAILED", 131},
-	{"unexpected message", "UNEXPECTED_MESSAGE", 223},
-	{"received unexpected handshake message", "UNEXPECTED_MESSAGE", 223},
-	{"bad record MAC", "DECRYPTION_FAILED_OR_BAD_RECORD_MAC", 130},
-	{"record overflow", "ENCRYPTED_LENGTH_TOO_LONG", 147},
+func byText(text string) (name string, reason int, ok bool) {
+	for _, x := range [...]struct {
+		part, name string
+		reason     int
+	}{
+		{"no cipher suite supported by both", "NO_SHARED_CIPHER", 184},
+		{"no ECDHE curve supported by both", "NO_SHARED_GROUP", 266},
+		{"no key exchanges supported by both", "NO_SHARED_GROUP", 266},
+		{"only unsupported versions", "UNSUPPORTED_PROTOCOL", 240},
+		{"unsupported protocol version", "UNSUPPORTED_PROTOCOL", 240},
+		{"unsupported SSLv2", "WRONG_VERSION_NUMBER", 247},
+		{"does not look like a TLS handshake", "WRONG_VERSION_NUMBER", 247},
+		{"error decoding message", "CLIENTHELLO_PARSE_FAILED", 131},
+		{"unexpected message", "UNEXPECTED_MESSAGE", 223},
+		{"received unexpected handshake message", "UNEXPECTED_MESSAGE", 223},
+		{"bad record MAC", "DECRYPTION_FAILED_OR_BAD_RECORD_MAC", 130},
+		{"record overflow", "ENCRYPTED_LENGTH_TOO_LONG", 147},
+	} {
+		if strings.Contains(text, x.part) {
+			return x.name, x.reason, true
+		}
+	}
+	return "", 0, false
 }
 
-// asError turns a handshake error of crypto/tls into ours. first holds the
-// peer's first bytes.
-func asError(err error, first []byte) *Error {
+// asError turns a handshake error of crypto/tls into ours.
+func asError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e
@@ -145,13 +155,8 @@ func asError(err error, first []byte) *Error {
 		x.Cause = err
 		return x
 	}
-	if isHTTP(first) {
-		return &Error{Text: boring(156, "HTTP_REQUEST", ""), Cause: err}
-	}
-	for _, x := range handshakeErrors {
-		if strings.Contains(text, x.part) {
-			return &Error{Text: boring(x.reason, x.name, ""), Cause: err}
-		}
+	if name, reason, ok := byText(text); ok {
+		return &Error{Text: boring(reason, name, ""), Cause: err}
 	}
 	return &Error{Text: "TLS_error:|" + text + ":TLS_error_end", Cause: err}
 }

@@ -67,6 +67,15 @@ func (x *ClientContext) current() *material {
 	return current(&x.built, &x.config.TLSParams, x.secrets, func(m *material) { clientBase(m, x.config) })
 }
 
+// defaultSuites are Envoy's for TLS 1.2, which has no CBC ones.
+func defaultSuites() []uint16 {
+	return []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	}
+}
+
 // current gives the material, built anew if a secret changed. Two goroutines
 // may build it at once; that costs time only.
 func current(built *atomic.Pointer[material], p *config.TLSParams, s Secrets, finish func(*material)) *material {
@@ -84,6 +93,9 @@ func current(built *atomic.Pointer[material], p *config.TLSParams, s Secrets, fi
 	}}
 	if m.base.MinVersion == 0 {
 		m.base.MinVersion = tls.VersionTLS12
+	}
+	if len(p.Ciphers) == 0 {
+		m.base.CipherSuites = defaultSuites()
 	}
 	if len(p.Curves) == 0 {
 		m.base.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256}
@@ -221,6 +233,9 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 // choose picks the certificate as Envoy does: by server name, exact before
 // wildcard, among those the client can use; else the first usable, else the first.
 func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certificate {
+	if len(certs) == 1 {
+		return certs[0]
+	}
 	var first *tls.Certificate
 	var wild *tls.Certificate
 	usable := func(c *tls.Certificate) bool { return usableBy(hello, c) }

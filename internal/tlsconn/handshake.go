@@ -45,7 +45,6 @@ type handshake struct {
 	// The goroutine's, until it ends.
 	left    int    // bytes of the current record that crypto/tls hasn't had
 	sent    []byte // everything written, to count records under the last key
-	first   []byte // the peer's first bytes, for error texts
 	inKey   []byte // traffic secrets, once known
 	outKey  []byte
 	hsKey   []byte // our handshake secret
@@ -77,9 +76,24 @@ func (h *handshake) OnData(c *worker.Conn, b []byte) int {
 	return len(b)
 }
 
-// looksLikeTLS lets bytes that can't be a record go to crypto/tls at once.
+// looksLikeTLS is false for a whole record header that can be none.
 func looksLikeTLS(b []byte) bool {
-	return len(b) == 0 || b[0] >= recordCCS && b[0] <= recordData && (len(b) < 2 || b[1] == 3)
+	return len(b) < headerLen || b[0] >= recordCCS && b[0] <= recordData && b[1] == 3
+}
+
+// notTLS ends a handshake before crypto/tls sees it, as BoringSSL does: HTTP
+// is closed without a word, the rest is told the version is wrong.
+func (h *handshake) notTLS() {
+	h.verdict = &Error{Text: boring(247, "WRONG_VERSION_NUMBER", "")}
+	switch {
+	case isHTTP(h.in):
+		h.verdict.Text = boring(156, "HTTP_REQUEST", "")
+	case string(h.in[:headerLen]) == "CONNE":
+		h.verdict.Text = boring(155, "HTTPS_PROXY_REQUEST", "")
+	default:
+		h.out = append(h.out, recordAlert, 3, 1, 0, 2, 2, alertVersion)
+	}
+	h.alerted, h.err = true, h.verdict
 }
 
 // OnEOF ends the handshake, after what came before: that may be an alert.
@@ -154,12 +168,9 @@ func (h *handshake) Read(p []byte) (int, error) {
 // waits another handshake may compute.
 func (h *handshake) waitRecord() bool {
 	for h.err == nil {
-		if len(h.first) == 0 && len(h.in) > 0 {
-			h.first = bytes.Clone(h.in[:min(len(h.in), 8)])
-		}
-		if len(h.in) > 0 && !looksLikeTLS(h.in) {
-			h.left = len(h.in)
-			return true
+		if !looksLikeTLS(h.in) {
+			h.notTLS()
+			break
 		}
 		if wholeRecords(h.in) > 0 {
 			h.left = min(len(h.in), headerLen+int(binary.BigEndian.Uint16(h.in[3:])))

@@ -75,7 +75,7 @@ func (l *legacy) Open(wire []byte) (plain []byte, used int, err error) {
 		if errors.Is(err, io.EOF) {
 			return wire[:w], len(wire), io.EOF
 		}
-		return wire[:w], used, asError(err, nil)
+		return wire[:w], used, asError(err)
 	}
 	l.mem.in = nil
 	return wire[:w], used, nil

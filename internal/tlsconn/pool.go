@@ -133,7 +133,7 @@ func (h *handshake) shake() result {
 	if err != nil {
 		e := h.verdict
 		if e == nil {
-			e = asError(err, h.first)
+			e = asError(err)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, errGone) {
 			e = &Error{Kind: Gone, Text: "", Cause: err}

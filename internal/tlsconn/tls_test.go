@@ -352,7 +352,7 @@ func TestVerificationSaysWhatEnvoySays(t *testing.T) {
 		{"wildcard two labels deep", ca.issue(t, leaf{dns: "*.wild.example"}), config.Validation{Roots: ca.pool, SANs: []config.SANMatch{{Type: config.SANDNS, Match: config.StringMatch{Value: "b.a.wild.example"}}}}, "unknown certificate",
 			"TLS_error:|268435581:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:verify cert failed: SAN matcher, certificate SANs are [*.wild.example]:TLS_error_end", VerifySAN},
 		{"revoked", ca.issue(t, leaf{serial: 77}), config.Validation{Roots: ca.pool, CRLs: []*x509.RevocationList{crl}}, "revoked certificate",
-			"TLS_error:|268435581:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:verify cert failed: X509_verify_cert: certificate verification error at depth 0: certificate revoked:TLS_error_end", VerifyError},
+			"TLS_error:|268435581:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:verify cert failed: X509_verify_cert: certificate verification error at depth 0: certificate revocation check against provided CRLs failed: certificate revoked:TLS_error_end", VerifyError},
 		{"accept untrusted", stranger.issue(t, leaf{}), config.Validation{Roots: ca.pool, SANs: san, AcceptUntrust: true}, "", "", 0},
 		{"none", nil, config.Validation{Roots: ca.pool}, "certificate required",
 			"TLS_error:|268435648:SSL routines:OPENSSL_internal:PEER_DID_NOT_RETURN_A_CERTIFICATE:peer did not provide required client certificate:TLS_error_end", NoCert},
@@ -409,6 +409,7 @@ func TestProtocolErrorsReadLikeBoringSSL(t *testing.T) {
 			}
 		}
 	}
+	heard := ""
 	raw := func(s string) func() {
 		return func() {
 			c, err := net.Dial("tcp", addr.String())
@@ -417,22 +418,31 @@ func TestProtocolErrorsReadLikeBoringSSL(t *testing.T) {
 			}
 			io.WriteString(c, s)
 			c.SetDeadline(time.Now().Add(5 * time.Second))
-			io.ReadAll(c)
+			b, _ := io.ReadAll(c)
+			heard = string(b)
 			c.Close()
 		}
 	}
 	for _, c := range []struct {
-		name string
-		do   func()
-		want string
+		name  string
+		do    func()
+		want  string
+		hears string
 	}{
-		{"no common suite", dial(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}}), "TLS_error:|268435640:SSL routines:OPENSSL_internal:NO_SHARED_CIPHER:TLS_error_end"},
-		{"no common group", dial(&tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}}), "TLS_error:|268435722:SSL routines:OPENSSL_internal:NO_SHARED_GROUP:TLS_error_end"},
-		{"HTTP", raw("GET / HTTP/1.1\r\n\r\n"), "TLS_error:|268435612:SSL routines:OPENSSL_internal:HTTP_REQUEST:TLS_error_end"},
-		{"text", raw("hello there"), "TLS_error:|268435703:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end"},
-		{"client's alert", dial(&tls.Config{VerifyConnection: func(tls.ConnectionState) error { return errors.New("no") }}), "TLS_error:|268436498:SSL routines:OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE:TLS_error_end"},
+		{"no common suite", dial(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}}), "TLS_error:|268435640:SSL routines:OPENSSL_internal:NO_SHARED_CIPHER:TLS_error_end", ""},
+		{"no common group", dial(&tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}}), "TLS_error:|268435722:SSL routines:OPENSSL_internal:NO_SHARED_GROUP:TLS_error_end", ""},
+		{"HTTP", raw("GET / HTTP/1.1\r\n\r\n"), "TLS_error:|268435612:SSL routines:OPENSSL_internal:HTTP_REQUEST:TLS_error_end", ""},
+		{"text", raw("hello there"), "TLS_error:|268435703:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end", "\x15\x03\x01\x00\x02\x02F"},
+		{"an SSLv2 hello", raw("\x80\x2e\x01\x00\x02\x00\x15"), "TLS_error:|268435703:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end", "\x15\x03\x01\x00\x02\x02F"},
+		{"an alert", raw("\x15\x03\x01\x00\x02\x02\x28"), "TLS_error:|268436496:SSL routines:OPENSSL_internal:SSLV3_ALERT_HANDSHAKE_FAILURE:TLS_error_end", ""},
+		{"an empty hello", raw("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), "TLS_error:|268435587:SSL routines:OPENSSL_internal:CLIENTHELLO_PARSE_FAILED:TLS_error_end", "\x15\x03\x01\x00\x02\x022"},
+		{"client's alert", dial(&tls.Config{VerifyConnection: func(tls.ConnectionState) error { return errors.New("no") }}), "TLS_error:|268436498:SSL routines:OPENSSL_internal:SSLV3_ALERT_BAD_CERTIFICATE:TLS_error_end", ""},
 	} {
+		heard = ""
 		c.do()
+		if heard != c.hears {
+			t.Errorf("%s: heard %q, want %q", c.name, heard, c.hears)
+		}
 		if o := <-out; errString(o.err) != c.want {
 			t.Errorf("%s: %q, want %q", c.name, errString(o.err), c.want)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/internal/config"
@@ -16,7 +17,8 @@ import (
 
 // verifier decides about a peer's certificates as Envoy's default validator
 // does: the chain, revocation, pinned hashes, then the subject alternative names.
-// It is immutable.
+// It is immutable but for its memory
+// of good chains, which lives as long as the trust bundle does.
 type verifier struct {
 	roots   *x509.CertPool // nil: the chain isn't verified
 	crls    []*x509.RevocationList
@@ -27,7 +29,16 @@ type verifier struct {
 	accept  bool // ACCEPT_UNTRUSTED
 	expired bool
 	depth   int
+
+	mu      sync.Mutex
+	trusted map[[32]byte]time.Time // chains found good, by their bytes and usage, until when
 }
+
+// maxTrusted bounds the remembered chains; trustFor how long one isn't verified again.
+const (
+	maxTrusted = 4096
+	trustFor   = time.Minute
+)
 
 // newVerifier joins the configured context with the one its secret gives. nil
 // means that the peer isn't verified.
@@ -72,11 +83,7 @@ func (r *verifier) check(peers []*x509.Certificate, server bool, sni string, aut
 		return nil
 	}
 	if r.roots != nil {
-		chain, e := r.chain(peers, server)
-		if e == nil {
-			e = r.revoked(chain)
-		}
-		if e != nil {
+		if e := r.trust(peers, server); e != nil {
 			return e
 		}
 	}
@@ -91,6 +98,49 @@ func (r *verifier) check(peers []*x509.Certificate, server bool, sni string, aut
 		return verifyError(VerifySAN, alertCertUnknown, "SAN matcher, certificate SANs are ["+strings.Join(allSANs(peers[0]), ", ")+"]")
 	}
 	return nil
+}
+
+// trust verifies a chain, unless it was found good a moment ago: one signature
+// check of the two that a client costs.
+func (r *verifier) trust(peers []*x509.Certificate, server bool) *Error {
+	now, key := time.Now(), chainKey(peers, server)
+	r.mu.Lock()
+	until := r.trusted[key]
+	r.mu.Unlock()
+	if now.Before(until) {
+		return nil
+	}
+	chain, e := r.chain(peers, server)
+	if e == nil {
+		e = r.revoked(chain)
+	}
+	if e != nil || r.expired {
+		return e
+	}
+	until = now.Add(trustFor)
+	for _, c := range chain {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.trusted == nil || len(r.trusted) >= maxTrusted {
+		r.trusted = map[[32]byte]time.Time{}
+	}
+	r.trusted[key] = until
+	return nil
+}
+
+func chainKey(peers []*x509.Certificate, server bool) [32]byte {
+	h := sha256.New()
+	if server {
+		h.Write([]byte{1})
+	}
+	for _, c := range peers {
+		h.Write(c.Raw) // DER tells its own length
+	}
+	return [32]byte(h.Sum(nil))
 }
 
 // chain builds the chain to a trusted root.
@@ -150,6 +200,8 @@ func asChainError(err error, leaf *x509.Certificate) *Error {
 	return e
 }
 
+const noCRL = "certificate revocation check against provided CRLs failed: "
+
 // revoked looks the chain up in the revocation lists, if there are any. A
 // certificate whose issuer has no list fails, as in BoringSSL.
 func (r *verifier) revoked(chain []*x509.Certificate) *Error {
@@ -162,14 +214,14 @@ func (r *verifier) revoked(chain []*x509.Certificate) *Error {
 		}
 		list := r.listOf(chain[i+1])
 		if list == nil {
-			return chainError(alertUnknownCA, i, "unable to get certificate CRL")
+			return chainError(alertUnknownCA, i, noCRL+"unable to get certificate CRL")
 		}
 		if !list.NextUpdate.IsZero() && time.Now().After(list.NextUpdate) {
-			return chainError(alertExpired, i, "CRL has expired")
+			return chainError(alertExpired, i, noCRL+"CRL has expired")
 		}
 		for j := range list.RevokedCertificateEntries {
 			if list.RevokedCertificateEntries[j].SerialNumber.Cmp(chain[i].SerialNumber) == 0 {
-				return chainError(alertRevoked, i, "certificate revoked")
+				return chainError(alertRevoked, i, noCRL+"certificate revoked")
 			}
 		}
 	}

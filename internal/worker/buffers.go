@@ -3,16 +3,20 @@ package worker
 // bufferPool lends byte buffers by size class. It belongs to one worker, so it
 // needs no lock; what it holds is bounded, the rest is left to the collector.
 type bufferPool struct {
-	free [len(bufferClasses)][][]byte
+	free [bufferClasses][][]byte
 }
 
-var bufferClasses = [...]int{2 << 10, 16 << 10, 64 << 10, 256 << 10}
+// The classes are 2, 16, 128 and 1,024 KiB.
+const bufferClasses = 4
+
+func classSize(i int) int { return 2 << 10 << (3 * i) }
 
 // poolBytes bounds the idle buffers of one class.
-const poolBytes = 2 << 20
+const poolBytes = 1 << 20
 
 func (p *bufferPool) take(n int) []byte {
-	for i, size := range bufferClasses {
+	for i := range bufferClasses {
+		size := classSize(i)
 		if n > size {
 			continue
 		}
@@ -29,11 +33,11 @@ func (p *bufferPool) take(n int) []byte {
 
 // give files a buffer under the largest class it can serve, whoever made it.
 func (p *bufferPool) give(b []byte) {
-	for i := len(bufferClasses) - 1; i >= 0; i-- {
-		if cap(b) < bufferClasses[i] {
+	for i := bufferClasses - 1; i >= 0; i-- {
+		if cap(b) < classSize(i) {
 			continue
 		}
-		if cap(b) <= 2*bufferClasses[i] && len(p.free[i])*bufferClasses[i] < poolBytes {
+		if cap(b) <= 4*classSize(i) && len(p.free[i])*classSize(i) < poolBytes {
 			p.free[i] = append(p.free[i], b[:0])
 		}
 		return

@@ -49,24 +49,26 @@ const (
 type connFlags uint32
 
 const (
-	readable    connFlags = 1 << iota // an edge was seen and EAGAIN not yet
-	blocked                           // a write gave EAGAIN
-	hup                               // FIN or RST seen by epoll
-	paused                            // PauseRead
-	present                           // kept bytes are to be presented though nothing new came
-	eof                               // read() gave 0 or the layer close_notify
-	eofTold                           // OnEOF was called
-	dead                              // descriptor closed
-	told                              // OnClose or OnConnect(err) was called
-	connecting                        // Dial is not over
-	closing                           // CloseWhenFlushed
-	finAfter                          // ShutdownWrite
-	finSent                           // FIN is out
-	resetAfter                        // ResetWhenFlushed
-	closeSealed                       // close_notify is in wire
-	above                             // Pending was at HighWater
-	inAgain                           // in worker.again
-	inDirty                           // in worker.dirty
+	readable      connFlags = 1 << iota // an edge was seen and EAGAIN not yet
+	blocked                             // a write gave EAGAIN
+	hup                                 // FIN or RST seen by epoll
+	paused                              // PauseRead
+	present                             // kept bytes are to be presented though nothing new came
+	eof                                 // read() gave 0 or the layer close_notify
+	eofTold                             // OnEOF was called
+	dead                                // descriptor closed
+	told                                // OnClose or OnConnect(err) was called
+	connecting                          // Dial is not over
+	closing                             // CloseWhenFlushed
+	finAfter                            // ShutdownWrite
+	finSent                             // FIN is out
+	resetAfter                          // ResetWhenFlushed
+	closeSealed                         // close_notify is in wire
+	closedByLayer                       // the layer saw close_notify
+	above                               // Pending was at HighWater
+	bigReads                            // reads of 128 KiB
+	inAgain                             // in worker.again
+	inDirty                             // in worker.dirty
 )
 
 // Conn is a byte stream of one worker: a socket, with a Layer between it and
@@ -98,11 +100,11 @@ type Conn struct {
 // defaultLinger is Envoy's delayed_close_timeout.
 const defaultLinger = time.Second
 
-// Adopt takes an accepted, non-blocking socket.
+// Adopt takes an accepted, non-blocking socket. TCP_NODELAY it has from the
+// listening one, see OpenListener.
 func (w *Worker) Adopt(fd int, h Handler) *Conn {
 	c := &Conn{w: w, h: h, fd: fd, linger: defaultLinger}
 	w.conns++
-	setInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	if err := w.register(fd, entry{conn: c}, connEvents); err != nil {
 		c.fail(err)
 	}
@@ -133,14 +135,20 @@ func (c *Conn) SetLayer(l Layer) {
 		c.out, c.outOff = nil, 0
 	}
 	c.layer, c.plain = l, 0
+	c.flags |= bigReads
 	c.rx, c.tx = 0, 0
 	if len(c.carry) > 0 {
 		c.requeue()
 	}
 }
 
-// HasLayer reports whether a Layer is set.
-func (c *Conn) HasLayer() bool { return c.layer != nil }
+// ReadBig makes reads twice as long (SetLayer does too): for bytes that will be
+// sealed or opened, which costs more than their way through the cache.
+func (c *Conn) ReadBig() { c.flags |= bigReads }
+
+// Layer is the layer that is set, or nil. A layer around another one is put in
+// its place with SetLayer before any plaintext was given or written.
+func (c *Conn) Layer() Layer { return c.layer }
 
 // Worker is the conn's loop.
 func (c *Conn) Worker() *Worker { return c.w }
@@ -178,6 +186,12 @@ func (c *Conn) RemoteAddr() netip.AddrPort {
 // Dead reports whether a FIN or RST was seen or the socket is closed: such a
 // connection must not be reused.
 func (c *Conn) Dead() bool { return c.flags&(dead|hup|eof) != 0 || c.werr != 0 }
+
+// Truncated reports whether the peer's end came without the layer's close_notify:
+// what came before it may be a part only.
+func (c *Conn) Truncated() bool {
+	return c.layer != nil && c.flags&(eof|closedByLayer) == eof
+}
 
 // Closed reports whether the socket is closed already.
 func (c *Conn) Closed() bool { return c.flags&dead != 0 }
@@ -286,7 +300,11 @@ func (c *Conn) readOnce() bool {
 	w := c.w
 	k, got := len(c.carry), 0
 	if c.flags&readable != 0 && c.flags&eof == 0 && k <= maxCarry {
-		n, e := sysRead(c.fd, w.in[k:k+readSize])
+		size := ReadSize
+		if c.flags&bigReads != 0 {
+			size = bigRead
+		}
+		n, e := sysRead(c.fd, w.in[k:k+size])
 		switch {
 		case e == unix.EAGAIN:
 			c.flags &^= readable | hup
@@ -304,7 +322,7 @@ func (c *Conn) readOnce() bool {
 			c.flags &^= readable
 		default:
 			got = n
-			if n < readSize && c.flags&hup == 0 {
+			if n < size && c.flags&hup == 0 {
 				c.flags &^= readable // edge-triggered: a short read drained it
 			}
 		}
@@ -377,7 +395,7 @@ func (c *Conn) deliver(b []byte) {
 	c.plain = len(data)
 	switch {
 	case err == io.EOF:
-		c.flags |= eof
+		c.flags |= eof | closedByLayer
 	case err != nil:
 		c.out, c.outOff = c.out[:0], 0
 		c.wire = c.layer.SealClose(c.wire)

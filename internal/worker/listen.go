@@ -141,6 +141,7 @@ func listenerOptions(fd int, v6 bool, o SocketOptions) error {
 		what               string
 	}{
 		{true, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1, "SO_REUSEADDR"},
+		{true, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1, "TCP_NODELAY"}, // accepted sockets inherit it
 		{o.ReusePort, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1, "SO_REUSEPORT"},
 		{v6, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, v6only, "IPV6_V6ONLY"},
 		{o.Transparent, level, transparent, 1, "IP_TRANSPARENT"},

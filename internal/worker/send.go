@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	grabSize  = 16 << 10
-	flushAt   = 64 << 10 // output is written before the turn ends when it is this long
-	sealSpace = 128 << 10
+	grabSize = 16 << 10
+	flushAt  = 64 << 10 // output is written before the turn ends when it is this long
+	sealAt   = 128 << 10
 
 	flushTimeout = 10 * time.Second // without a byte taken, of a connection that closes
 )
@@ -49,8 +49,16 @@ func (c *Conn) Write(p []byte) {
 // of what the kernel doesn't take.
 func (c *Conn) WriteNow(p []byte) {
 	const wait = blocked | connecting | dead | closing | finSent
-	if len(p) == 0 || c.layer != nil || c.Pending() > 0 || c.flags&wait != 0 || c.werr != 0 {
+	if len(p) == 0 || c.Pending() > 0 || c.flags&wait != 0 || c.werr != 0 {
 		c.Write(p)
+		return
+	}
+	if c.layer != nil {
+		if n := c.sealAndWrite(p); n < len(p) {
+			c.Write(p[n:])
+		} else if c.Pending() > 0 {
+			c.wrote()
+		}
 		return
 	}
 	n, e := sysWrite(c.fd, p)
@@ -235,23 +243,37 @@ func (c *Conn) writeOut() {
 	c.out, c.outOff = nil, 0
 }
 
-// writeSealed seals pending plaintext in the shared buffer and writes it.
+// writeSealed seals and writes pending plaintext.
 func (c *Conn) writeSealed() {
+	n := c.sealAndWrite(c.out[c.outOff:])
+	if c.out == nil {
+		return // the write failed
+	}
+	if c.outOff += n; c.outOff >= len(c.out) {
+		c.w.buffers.give(c.out)
+		c.out, c.outOff = nil, 0
+	}
+}
+
+// sealAndWrite seals p in the shared buffer and writes it, until the kernel is
+// full; what it doesn't take of the sealed bytes is kept. It returns how much of
+// p was sealed.
+func (c *Conn) sealAndWrite(p []byte) (n int) {
 	w := c.w
 	if w.seal == nil {
-		w.seal = make([]byte, 0, sealSpace)
+		w.seal = make([]byte, 0, sealAt+4<<10)
 	}
-	for c.outOff < len(c.out) {
-		p := c.out[c.outOff:min(len(c.out), c.outOff+flushAt)]
-		b := c.layer.Seal(w.seal[:0], p)
-		c.outOff += len(p)
-		c.tx += uint64(len(p))
-		n, e := sysWrite(c.fd, b)
+	for n < len(p) {
+		part := p[n:min(len(p), n+sealAt)]
+		b := c.layer.Seal(w.seal[:0], part)
+		n += len(part)
+		c.tx += uint64(len(part))
+		k, e := sysWrite(c.fd, b)
 		if e != 0 {
-			n = 0
+			k = 0
 		}
-		if n < len(b) {
-			c.wire, c.wirOff = append(w.buffers.take(len(b)-n), b[n:]...), 0
+		if k < len(b) {
+			c.wire, c.wirOff = append(w.buffers.take(len(b)-k), b[k:]...), 0
 			if e == 0 {
 				e = unix.EAGAIN
 			}
@@ -259,10 +281,7 @@ func (c *Conn) writeSealed() {
 			break
 		}
 	}
-	if c.outOff >= len(c.out) {
-		w.buffers.give(c.out)
-		c.out, c.outOff = nil, 0
-	}
+	return n
 }
 
 // writeWire writes sealed bytes and reports whether all are out.

@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadSize is the most that one read takes: OnData calls that long mean bulk.
+// ReadSize is what one read takes: OnData calls that long mean bulk.
 const ReadSize = 64 << 10
 
 const (
 	eventsPerTurn = 512
-	readSize      = ReadSize  // one read of one socket
+	bigRead       = 128 << 10 // of a socket with a layer, see ReadBig
 	maxCarry      = 192 << 10 // bytes a handler may leave unconsumed before its socket is not read any more
 	readsPerTurn  = 16        // of one socket: fairness
 	flushRounds   = 8         // flush, tell OnDrain, flush what that wrote, ...
@@ -93,7 +93,7 @@ func New(o Options) (*Worker, error) {
 	w := &Worker{
 		opts: o, ep: ep, efd: efd,
 		events: make([]unix.EpollEvent, eventsPerTurn),
-		in:     make([]byte, maxCarry+readSize),
+		in:     make([]byte, maxCarry+bigRead),
 		base:   time.Now(),
 	}
 	if o.Log == nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -542,4 +543,37 @@ func TestAcceptPausesWithoutDescriptors(t *testing.T) {
 	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old)
 	unix.Write(cfd, []byte("x"))
 	waitFor(t, func() (ok bool) { on(w, func() { ok = w.Accepts().Accepted > 0 }); return })
+}
+
+func TestKeptBytesGrowByteByByte(t *testing.T) {
+	w := start(t, Options{})
+	const size = 5000
+	last := atomic.Int64{}
+	a := serve(t, w, func() Handler {
+		return &fake{data: func(c *Conn, b []byte) int {
+			last.Store(int64(len(b)))
+			if len(b) < size {
+				return 0
+			}
+			c.Write([]byte("whole"))
+			c.CloseWhenFlushed()
+			return len(b)
+		}}
+	})
+	for range 5 {
+		c := dial(t, a)
+		for range size {
+			c.Write([]byte("x"))
+		}
+		c.SetDeadline(time.Now().Add(2 * time.Second))
+		if b, err := io.ReadAll(c); string(b) != "whole" || err != nil {
+			t.Fatalf("%q %v: the handler last saw %d bytes", b, err, last.Load())
+		}
+	}
+}
+
+func TestAnIdleConnIsSmall(t *testing.T) {
+	if n := unsafe.Sizeof(Conn{}); n > 384 {
+		t.Errorf("a Conn takes %d bytes", n)
+	}
 }

@@ -58,10 +58,17 @@ type Connection struct {
 	// Cluster overrides the terminal's (sni_cluster); "" doesn't.
 	Cluster string
 
+	// Guard is what filters that judge by the first bytes have left to say; nil:
+	// nothing. A terminal asks Guarded.
+	Guard func(c *Connection) bool
+
 	// Termination is %CONNECTION_TERMINATION_DETAILS%, TransportFailure
 	// %DOWNSTREAM_TRANSPORT_FAILURE_REASON%; "" when there is none.
 	Termination      string
 	TransportFailure string
+	// Flag and Details are Envoy's response flag and details of a connection that
+	// ended before its terminal: "NR", "filter_chain_not_found".
+	Flag, Details string
 
 	// OnDrain, set by the terminal in Serve, is called when the chain or the
 	// listener begins to drain: let the client go soon (GOAWAY, connection:
@@ -75,6 +82,25 @@ type Connection struct {
 	// Released is the listener's; terminals call Gone.
 	Released func(c *Connection)
 	gone     bool
+}
+
+// Guarded asks the filters that decide at the client's first bytes, or its FIN,
+// and forgets them. A terminal that connects upstream before it reads (tcpproxy)
+// calls it then; for others the listener has done so. false: close.
+func (c *Connection) Guarded() bool {
+	g := c.Guard
+	c.Guard = nil
+	return g == nil || g(c)
+}
+
+// AddGuard puts g behind the guards that are there.
+func (c *Connection) AddGuard(g func(c *Connection) bool) {
+	before := c.Guard
+	if before == nil {
+		c.Guard = g
+		return
+	}
+	c.Guard = func(c *Connection) bool { return before(c) && g(c) }
 }
 
 // Gone tells the listener that the connection is over. It is safe to call twice.

@@ -173,6 +173,10 @@ func (r *relay) connected(u Upstream, err error) {
 	r.upstream = u
 	r.up.conn = u.Conn
 	r.last = r.p.w.Now()
+	if d := r.down.conn; d.Layer() != nil || u.Conn.Layer() != nil {
+		d.ReadBig()
+		u.Conn.ReadBig()
+	}
 	u.Conn.SetHandler(&r.up)
 	u.Conn.ResumeRead()
 	r.down.conn.ResumeRead()

@@ -42,6 +42,9 @@ const spliceAfter = 2
 // OnData passes bytes to the other side. All are taken: what the kernel there
 // refuses is kept as that side's output, which is bounded by pausing this one.
 func (s *side) OnData(c *worker.Conn, b []byte) int {
+	if s.isDown && s.r.d.Guard != nil && !s.r.guarded() {
+		return len(b)
+	}
 	o := s.other.conn
 	s.r.last = c.Worker().Now()
 	o.WriteNow(b)
@@ -72,7 +75,7 @@ func (s *side) OnDrain(*worker.Conn) {
 func (s *side) OnEOF(*worker.Conn) {
 	s.eof = true
 	s.r.last = s.r.p.w.Now()
-	if s.other.conn == nil {
+	if s.other.conn == nil || s.isDown && !s.r.guarded() {
 		return
 	}
 	if s.other.eof {
@@ -80,6 +83,16 @@ func (s *side) OnEOF(*worker.Conn) {
 		return
 	}
 	s.other.conn.ShutdownWrite()
+}
+
+// guarded asks the filters that judge by the first bytes; refused, both sides go.
+func (r *relay) guarded() bool {
+	if r.d.Guarded() {
+		return true
+	}
+	r.down.conn.Close()
+	r.up.conn.Close()
+	return false
 }
 
 // OnConnect is never called: Connect gives established connections.
