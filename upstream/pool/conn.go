@@ -213,10 +213,9 @@ func (c *Conn) Release(priority config.Priority) {
 		return
 	}
 	if c.retired || p.draining || c.wire.Dead() {
+		c.remote = c.remote || c.wire.Dead()
 		c.retire()
-		if p.first != nil {
-			p.serve()
-		}
+		p.replace()
 		return
 	}
 	if !c.engine.Reusable() {
@@ -225,7 +224,7 @@ func (c *Conn) Release(priority config.Priority) {
 		if h, ok := c.engine.(h2Client); !ok || !h.Usable() {
 			c.retire()
 		}
-		p.serve()
+		p.replace()
 		return
 	}
 	p.makeReady(c)
@@ -314,6 +313,10 @@ func (c *Conn) OnData(_ *worker.Conn, b []byte) int {
 	c.inEngine = true
 	n, err := c.engine.Feed(b)
 	c.inEngine = false
+	if h, ok := c.engine.(h2Client); ok && c.state == up && !c.retired && !h.Usable() {
+		c.pool.cluster.Stats[CxCloseNotify]++
+		c.retire()
+	}
 	if c.leaving {
 		c.leave()
 	}
@@ -370,9 +373,7 @@ func (c *Conn) lost() {
 	p := c.pool
 	p.cluster.Stats[CxDestroyRemote]++
 	c.forget()
-	if p.first != nil {
-		p.serve()
-	}
+	p.replace()
 }
 
 func (c *Conn) countActive() {
