@@ -335,3 +335,16 @@ func (c *Cluster) CountBytes(received, sent uint64) {
 	c.Stats[pool.CxRxBytes] += received
 	c.Stats[pool.CxTxBytes] += sent
 }
+
+// poolsLeft is remaining_cx_pools; without a limit Envoy counts down from the
+// largest number.
+func (c *Cluster) poolsLeft(b *pool.Breakers) uint64 {
+	n := uint64(0)
+	for _, h := range c.hosts {
+		n += uint64(len(h.pools))
+	}
+	if left := b.Pools.Max(); left != config.Unlimited {
+		return uint64(left) - min(n, uint64(left))
+	}
+	return ^uint64(0) - n
+}

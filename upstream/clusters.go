@@ -194,7 +194,9 @@ func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
 			}
 		}
 	}
-	sh.stats.updates.Add(1)
+	if sh.config.Type == config.EDS {
+		sh.stats.updates.Add(1)
+	}
 	if changed(old, sh.hosts) {
 		sh.stats.changes.Add(1)
 	}
@@ -307,7 +309,7 @@ func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) 
 			emit(pre+"remaining_rq", b.Requests.Remaining(), telemetry.Gauge)
 			emit(pre+"remaining_pending", b.Pending.Remaining(), telemetry.Gauge)
 			emit(pre+"remaining_retries", b.Retries.Remaining(), telemetry.Gauge)
-			emit(pre+"remaining_cx_pools", b.Pools.Remaining(), telemetry.Gauge)
+			emit(pre+"remaining_cx_pools", c.poolsLeft(b), telemetry.Gauge)
 		}
 	}
 	if sh.outlier != nil {

@@ -47,6 +47,9 @@ func (sh *shared) expand(e *config.Endpoint, l *config.Locality, ordinal int, no
 		base.name = e.Address.Pipe
 	case e.Address.IP.IsValid():
 		base.addr, base.name = e.Address.IP, e.Address.IP.String()
+		if t := sh.config.Type; base.hostname == "" && (t == config.StrictDNS || t == config.LogicalDNS) {
+			base.hostname = e.Address.IP.Addr().String()
+		}
 	case e.Address.Hostname != "":
 		return sh.expandName(base, now)
 	default:

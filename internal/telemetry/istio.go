@@ -23,6 +23,7 @@ type IstioKey struct {
 	Protocol uint8 // of request_protocol: 0 http, 1 grpc, 2 tcp
 	MTLS     bool
 	URI      string // peer principal
+	Local    string // our principal
 }
 
 // IstioScope is one configured stats filter: it builds the labels.

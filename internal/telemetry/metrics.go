@@ -49,6 +49,7 @@ type Group struct {
 	Stats  []Stat
 	Values []uint64
 	codes  []codeCount
+	named  []namedCount
 	More   func(emit func(name string, value uint64, kind Kind)) // computed at scrape; may be nil
 }
 
@@ -56,6 +57,33 @@ type codeCount struct {
 	prefix string
 	code   int
 	n      uint64
+}
+
+type namedCount struct {
+	name  string
+	n     uint64
+	gauge bool
+}
+
+// Inc counts a statistic that few groups have, by its full name below the
+// group.
+func (g *Group) Inc(name string) { g.slot(name, false).n++ }
+
+// Adjust moves a gauge that few groups have, and gives its new value.
+func (g *Group) Adjust(name string, by int) uint64 {
+	s := g.slot(name, true)
+	s.n += uint64(by)
+	return s.n
+}
+
+func (g *Group) slot(name string, gauge bool) *namedCount {
+	for i := range g.named {
+		if g.named[i].name == name {
+			return &g.named[i]
+		}
+	}
+	g.named = append(g.named, namedCount{name: name, gauge: gauge})
+	return &g.named[len(g.named)-1]
 }
 
 // Code counts a response code below prefix ("upstream_rq_"), and its class.
@@ -221,6 +249,13 @@ func (g *Group) collect(out []Metric) []Metric {
 	if g.More != nil {
 		g.More(func(name string, v uint64, k Kind) { add(name, v, k) })
 	}
+	for _, s := range g.named {
+		kind := Counter
+		if s.gauge {
+			kind = Gauge
+		}
+		add(s.name, s.n, kind)
+	}
 	return g.collectCodes(out, labels)
 }
 
@@ -264,4 +299,14 @@ func itoa(n int) string {
 			return string(b[i:])
 		}
 	}
+}
+
+// Named gives the group of a scope and name, made when there is none.
+func (s *Set) Named(scope, name string) *Group {
+	for _, g := range s.groups {
+		if g.Scope == scope && g.Name == name {
+			return g
+		}
+	}
+	return s.Add(scope, name, nil)
 }

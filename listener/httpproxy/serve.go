@@ -184,7 +184,7 @@ func (r *request) edit(a *config.RouteAction) {
 	for _, m := range r.route.Request {
 		m.Apply(&r.head, r.eval, &r.edits)
 	}
-	r.local.bufA = r.route.Rewrite(&r.head, r.weighted, keep, r.eval, r.local.bufA)
+	r.local.bufA = r.route.Rewrite(&r.head, r.weighted, keep, r.evalText, r.local.bufA)
 }
 
 // decorates reports whether the decorator's operation goes upstream: where
@@ -197,7 +197,10 @@ func (r *request) decorates() bool {
 func (r *request) try() {
 	r.rec.Attempts++
 	r.setAttemptHeaders()
-	q := upstream.Query{OriginalDst: r.conn.down.Dst}
+	var q upstream.Query
+	if r.conn.down.Restored {
+		q.OriginalDst = r.conn.down.Dst
+	}
 	q.Hash, q.HasHash = r.hashed, r.hasHash
 	if o := &r.cluster.Config.OriginalDst; o.UseHeader {
 		name := o.Header
@@ -309,8 +312,8 @@ func (r *request) emit() {
 	g := r.group
 	g.Values[rqActive]--
 	g.Values[rqCompleted]++
-	if r.rec.Code > 0 {
-		g.Code("downstream_rq_", r.rec.Code)
+	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
+		g.Values[rq1xx+c-1]++
 	}
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {

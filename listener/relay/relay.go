@@ -23,7 +23,10 @@ func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
 		if c == nil {
 			return clusters.Local(w.Index()).Refuse(func() { done(tcpproxy.Upstream{}, &tcpproxy.Failure{Flag: "NC"}) })
 		}
-		q := upstream.Query{OriginalDst: d.Dst}
+		var q upstream.Query
+		if d.Restored {
+			q.OriginalDst = d.Dst
+		}
 		if r.Filter != nil && r.Filter.HashSourceIP && d.Src.IsValid() {
 			q.Hash, q.HasHash = balance.Hash64([]byte(d.Src.Addr().Unmap().String()), 0), true
 		}
