@@ -84,7 +84,8 @@ type Client struct {
 	attempts int
 	timers   map[string]timer
 	stats    map[string]uint64
-	files    map[string]bool // watched SDS files, by path
+	files    map[string]bool      // watched SDS files, by path
+	arrived  map[string]time.Time // of secrets that didn't come by ADS
 	wg       sync.WaitGroup
 }
 
@@ -121,7 +122,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{
 		opts: o, queries: make(chan func()), events: make(chan event, 16), quit: make(chan struct{}),
-		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{},
+		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{}, arrived: map[string]time.Time{},
 		accepted: link.Accepted{
 			Static: o.Static, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
 			Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
@@ -254,7 +255,10 @@ func (c *Client) secret(s *config.Secret) {
 		return
 	}
 	c.accepted.Secrets[s.Name] = s
+	c.arrived[s.Name] = c.opts.Now()
+	c.count("sds."+s.Name+".update_success", 1)
 	c.relink()
+	c.flush()
 }
 
 // nextTimer gives a channel that fires at the nearest deadline, nil for none.
