@@ -84,9 +84,14 @@ type Client struct {
 	attempts int
 	timers   map[string]timer
 	stats    map[string]uint64
-	files    map[string]bool      // watched SDS files, by path
-	arrived  map[string]time.Time // of secrets that didn't come by ADS
-	wg       sync.WaitGroup
+	users    map[string][]string // clusters by the assignment they take
+	// endpointsOnly are the assignments of the response in hand, nil when it has
+	// anything else.
+	endpointsOnly map[string]bool
+	newRefs       bool                 // resources came that may name files
+	files         map[string]bool      // watched SDS files, by path
+	arrived       map[string]time.Time // of secrets that didn't come by ADS
+	wg            sync.WaitGroup
 }
 
 type timer struct {
@@ -143,6 +148,7 @@ func (c *Client) Run(ctx context.Context) error {
 	defer cancel()
 	defer close(c.quit)
 	secrets := c.opts.Secrets
+	c.newRefs = true
 	c.start(ctx)
 	for {
 		next := c.nextTimer()
@@ -165,7 +171,10 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-next:
 			c.fire()
 		}
-		c.watchFiles(ctx)
+		if c.newRefs {
+			c.newRefs = false
+			c.watchFiles(ctx)
+		}
 	}
 }
 
@@ -289,6 +298,9 @@ func (c *Client) fire() {
 // for what it turned out to need.
 func (c *Client) relink() {
 	c.prune()
+	if c.newRefs {
+		c.index()
+	}
 	c.snapshot, c.waiting = link.Next(c.snapshot, &c.accepted)
 	c.watchWaits()
 	before := c.facts
@@ -307,6 +319,34 @@ func (c *Client) relink() {
 		c.changed()
 	}
 	c.resubscribe()
+}
+
+// relinkEndpoints is relink for a push of endpoints, which names no new resource:
+// its cost is the push's, not the mesh's. A cluster that waits needs the whole.
+func (c *Client) relinkEndpoints(assignments map[string]bool) {
+	if len(c.waiting) > 0 || c.snapshot == nil || !c.facts.Live {
+		c.relink()
+		return
+	}
+	var clusters []string
+	for a := range assignments {
+		clusters = append(clusters, c.users[a]...)
+	}
+	next := link.Endpoints(c.snapshot, &c.accepted, clusters)
+	if next != c.snapshot {
+		c.snapshot, c.applied = next, next
+		c.opts.Apply(next)
+	}
+}
+
+// index notes which clusters take which assignment.
+func (c *Client) index() {
+	c.users = make(map[string][]string, len(c.accepted.Clusters))
+	c.eachCluster(func(x *config.Cluster) {
+		if x.Type == config.EDS {
+			c.users[x.EDSName] = append(c.users[x.EDSName], x.Name)
+		}
+	})
 }
 
 // phase moves through Envoy's order of initialisation: clusters, then listeners,
@@ -366,7 +406,7 @@ func (c *Client) watchWaits() {
 
 func (c *Client) waitedEnough(p link.Part) {
 	c.accepted.Settled[p] = true
-	if p.Kind == link.Endpoints {
+	if p.Kind == link.KindEndpoints {
 		c.count("cluster."+p.Name+".init_fetch_timeout", 1)
 	}
 	c.opts.Logf("%s %q didn't come in time", p.Kind, p.Name)
@@ -380,7 +420,7 @@ func (c *Client) prune() {
 		return
 	}
 	for p := range c.accepted.Settled {
-		if p.Kind != link.Endpoints {
+		if p.Kind != link.KindEndpoints {
 			continue
 		}
 		if x := c.cluster(p.Name); x == nil || x.Hash != p.Version {

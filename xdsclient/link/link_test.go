@@ -36,7 +36,7 @@ func listener(name string, hash uint64, m *config.HTTPConnectionManager, secrets
 }
 
 func settled(c *config.Cluster) link.Part {
-	return link.Part{Kind: link.Endpoints, Name: c.Name, Version: c.Hash}
+	return link.Part{Kind: link.KindEndpoints, Name: c.Name, Version: c.Hash}
 }
 
 func TestClusterWaitsForItsEndpointsWhileTheOldOneServes(t *testing.T) {
@@ -89,9 +89,9 @@ func TestListenerWaitsForEveryPart(t *testing.T) {
 		part  link.Part
 		bring func()
 	}{
-		{link.Part{Kind: link.Routes, Name: "r"}, func() { a.Routes["r"] = &config.RouteConfiguration{Meta: config.Meta{Name: "r"}} }},
-		{link.Part{Kind: link.Secrets, Name: "cert"}, func() { a.Secrets["cert"] = &config.Secret{} }},
-		{link.Part{Kind: link.Extensions, Name: "e"}, func() { a.Extensions["e"] = &config.Buffer{MaxBytes: 1} }},
+		{link.Part{Kind: link.KindRoutes, Name: "r"}, func() { a.Routes["r"] = &config.RouteConfiguration{Meta: config.Meta{Name: "r"}} }},
+		{link.Part{Kind: link.KindSecrets, Name: "cert"}, func() { a.Secrets["cert"] = &config.Secret{} }},
+		{link.Part{Kind: link.KindExtensions, Name: "e"}, func() { a.Extensions["e"] = &config.Buffer{MaxBytes: 1} }},
 	}
 	for i, p := range parts {
 		s, waiting := link.Next(nil, a)
