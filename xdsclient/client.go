@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/identity"
 	"sluice/xdsclient/link"
 	"sluice/xdsclient/translate"
 )
@@ -76,6 +77,7 @@ type Client struct {
 	applied  *config.Snapshot
 	waiting  []link.Waiting
 	facts    Facts
+	problem  string // why there is no stream
 
 	kinds    [kindCount]*kindState
 	order    []*kindState // in order of first subscription
@@ -217,7 +219,7 @@ func (c *Client) handle(ctx context.Context, e event) {
 		c.setConnected(true)
 		c.resume()
 	case e.answer != nil:
-		c.attempts = 0
+		c.attempts, c.problem = 0, ""
 		c.answer(e.answer)
 	case e.closed != nil:
 		c.lost(ctx, e.closed)
@@ -238,7 +240,8 @@ func (c *Client) lost(ctx context.Context, err error) {
 	ceiling := min(backoffLast, backoffFirst<<min(c.attempts, 10))
 	c.attempts++
 	wait := time.Duration(rand.Int64N(int64(ceiling)) + 1)
-	c.opts.Logf("ADS stream ended: %v; trying again in %v", err, wait.Round(time.Millisecond))
+	c.problem = identity.Explain(err, c.opts.ADS.Cluster)
+	c.opts.Logf("ADS stream ended: %s; trying again in %v", c.problem, wait.Round(time.Millisecond))
 	c.gen++
 	c.timers["reconnect"] = timer{c.opts.Now().Add(wait), func() { c.connect(ctx) }}
 }
