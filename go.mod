@@ -34,7 +34,6 @@ require (
 	github.com/cncf/xds/go v0.0.0-20260202195803-dba9d589def2
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/kr/text v0.2.0
 	github.com/vishvananda/netns v0.0.5 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0
 	golang.org/x/net v0.60.0

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/identity"
 	"sluice/xdsclient/link"
 	"sluice/xdsclient/translate"
 )
@@ -76,6 +77,7 @@ type Client struct {
 	applied  *config.Snapshot
 	waiting  []link.Waiting
 	facts    Facts
+	problem  string // why there is no stream
 
 	kinds    [kindCount]*kindState
 	order    []*kindState // in order of first subscription
@@ -84,8 +86,14 @@ type Client struct {
 	attempts int
 	timers   map[string]timer
 	stats    map[string]uint64
-	files    map[string]bool // watched SDS files, by path
-	wg       sync.WaitGroup
+	users    map[string][]string // clusters by the assignment they take
+	// endpointsOnly are the assignments of the response in hand, nil when it has
+	// anything else.
+	endpointsOnly map[string]bool
+	newRefs       bool                 // resources came that may name files
+	files         map[string]bool      // watched SDS files, by path
+	arrived       map[string]time.Time // of secrets that didn't come by ADS
+	wg            sync.WaitGroup
 }
 
 type timer struct {
@@ -121,7 +129,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{
 		opts: o, queries: make(chan func()), events: make(chan event, 16), quit: make(chan struct{}),
-		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{},
+		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{}, arrived: map[string]time.Time{},
 		accepted: link.Accepted{
 			Static: o.Static, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
 			Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
@@ -142,6 +150,7 @@ func (c *Client) Run(ctx context.Context) error {
 	defer cancel()
 	defer close(c.quit)
 	secrets := c.opts.Secrets
+	c.newRefs = true
 	c.start(ctx)
 	for {
 		next := c.nextTimer()
@@ -164,7 +173,10 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-next:
 			c.fire()
 		}
-		c.watchFiles(ctx)
+		if c.newRefs {
+			c.newRefs = false
+			c.watchFiles(ctx)
+		}
 	}
 }
 
@@ -207,7 +219,7 @@ func (c *Client) handle(ctx context.Context, e event) {
 		c.setConnected(true)
 		c.resume()
 	case e.answer != nil:
-		c.attempts = 0
+		c.attempts, c.problem = 0, ""
 		c.answer(e.answer)
 	case e.closed != nil:
 		c.lost(ctx, e.closed)
@@ -228,7 +240,8 @@ func (c *Client) lost(ctx context.Context, err error) {
 	ceiling := min(backoffLast, backoffFirst<<min(c.attempts, 10))
 	c.attempts++
 	wait := time.Duration(rand.Int64N(int64(ceiling)) + 1)
-	c.opts.Logf("ADS stream ended: %v; trying again in %v", err, wait.Round(time.Millisecond))
+	c.problem = identity.Explain(err, c.opts.ADS.Cluster)
+	c.opts.Logf("ADS stream ended: %s; trying again in %v", c.problem, wait.Round(time.Millisecond))
 	c.gen++
 	c.timers["reconnect"] = timer{c.opts.Now().Add(wait), func() { c.connect(ctx) }}
 }
@@ -254,7 +267,10 @@ func (c *Client) secret(s *config.Secret) {
 		return
 	}
 	c.accepted.Secrets[s.Name] = s
+	c.arrived[s.Name] = c.opts.Now()
+	c.count("sds."+s.Name+".update_success", 1)
 	c.relink()
+	c.flush()
 }
 
 // nextTimer gives a channel that fires at the nearest deadline, nil for none.
@@ -285,6 +301,9 @@ func (c *Client) fire() {
 // for what it turned out to need.
 func (c *Client) relink() {
 	c.prune()
+	if c.newRefs {
+		c.index()
+	}
 	c.snapshot, c.waiting = link.Next(c.snapshot, &c.accepted)
 	c.watchWaits()
 	before := c.facts
@@ -303,6 +322,34 @@ func (c *Client) relink() {
 		c.changed()
 	}
 	c.resubscribe()
+}
+
+// relinkEndpoints is relink for a push of endpoints, which names no new resource:
+// its cost is the push's, not the mesh's. A cluster that waits needs the whole.
+func (c *Client) relinkEndpoints(assignments map[string]bool) {
+	if len(c.waiting) > 0 || c.snapshot == nil || !c.facts.Live {
+		c.relink()
+		return
+	}
+	var clusters []string
+	for a := range assignments {
+		clusters = append(clusters, c.users[a]...)
+	}
+	next := link.Endpoints(c.snapshot, &c.accepted, clusters)
+	if next != c.snapshot {
+		c.snapshot, c.applied = next, next
+		c.opts.Apply(next)
+	}
+}
+
+// index notes which clusters take which assignment.
+func (c *Client) index() {
+	c.users = make(map[string][]string, len(c.accepted.Clusters))
+	c.eachCluster(func(x *config.Cluster) {
+		if x.Type == config.EDS {
+			c.users[x.EDSName] = append(c.users[x.EDSName], x.Name)
+		}
+	})
 }
 
 // phase moves through Envoy's order of initialisation: clusters, then listeners,
@@ -362,7 +409,7 @@ func (c *Client) watchWaits() {
 
 func (c *Client) waitedEnough(p link.Part) {
 	c.accepted.Settled[p] = true
-	if p.Kind == link.Endpoints {
+	if p.Kind == link.KindEndpoints {
 		c.count("cluster."+p.Name+".init_fetch_timeout", 1)
 	}
 	c.opts.Logf("%s %q didn't come in time", p.Kind, p.Name)
@@ -376,7 +423,7 @@ func (c *Client) prune() {
 		return
 	}
 	for p := range c.accepted.Settled {
-		if p.Kind != link.Endpoints {
+		if p.Kind != link.KindEndpoints {
 			continue
 		}
 		if x := c.cluster(p.Name); x == nil || x.Hash != p.Version {

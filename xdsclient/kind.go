@@ -1,6 +1,7 @@
 package xdsclient
 
 import (
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -95,6 +96,22 @@ type failed struct {
 	version string
 	why     string
 	at      time.Time
+	hash    uint64
+	err     error
+}
+
+// refusedBefore gives the refusal of the same bytes, for a server that sends
+// them over and over. Secrets are looked at anew: their files may have come.
+func (k *kindState) refusedBefore(name string, hash uint64) *failed {
+	x := k.kept[name]
+	if name == "" || x == nil || x.failed == nil || x.failed.hash != hash || k.kind == sds {
+		return nil
+	}
+	var r *translate.Refusal
+	if !errors.As(x.failed.err, &r) {
+		return nil // refused for what others were then
+	}
+	return x.failed
 }
 
 func newKindState(k kind) *kindState {

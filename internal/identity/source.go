@@ -110,7 +110,7 @@ func (s *Source) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := s.refresh(ctx)
 		if err != nil {
-			why := explain(err, s.address())
+			why := Explain(err, s.address())
 			s.problem.Store(&why)
 			s.o.Logf("workload certificate: %s; trying again", why)
 			if !sleep(ctx, jitter(wait)) {
