@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"sluice/internal/worker"
 	"sluice/listener"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/chain"
+	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/httpproxy"
 	"sluice/listener/relay"
 	"sluice/listener/tcpproxy"
@@ -63,15 +67,18 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.files = telemetry.NewFiles(o.workers, o.flush, h.stdout, h.stderr)
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
 	env := func(name string) string { v, _ := h.lookup(name); return v }
-	p.reports = newReporting(p, env)
+	node := telemetry.NewNode(o.node, nil)
+	p.reports = newReporting(p, node, env)
+	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
 		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
-		Env: func(name string) string { v, _ := h.lookup(name); return v },
+		Filters: filters.Build, Env: env,
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, Filter: p.networkFilter, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
 		Refused:    p.reports.refused,
+		Count: p.reports.count, PeerFrame: metadataexchange.Frame(node.Any), PeerMetadata: peerMetadata,
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
@@ -130,4 +137,17 @@ func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.Fil
 		return nil
 	}
 	return t
+}
+
+// allSecrets are the secrets in force, by name.
+func (p *plane) allSecrets() []*config.Secret {
+	m := p.secrets.Load()
+	if m == nil {
+		return nil
+	}
+	var list []*config.Secret
+	for _, name := range slices.Sorted(maps.Keys(*m)) {
+		list = append(list, (*m)[name])
+	}
+	return list
 }

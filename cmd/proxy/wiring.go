@@ -1,13 +1,14 @@
 package main
 
 import (
+	"strings"
 	"sync"
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
-	"sluice/listener/filter/networkrbac"
+	"sluice/listener/filter/istiostats"
 	"sluice/listener/relay"
 )
 
@@ -18,11 +19,15 @@ type reporting struct {
 	logs    sync.Map            // *config.TCPProxy or *config.Listener → *telemetry.Log
 	relay   *relay.Reports
 	tcp     []map[string]*telemetry.Group // by worker, of stat prefixes
+	named   []map[string]*telemetry.Group // by worker, of network filters' own names
+	stats   sync.Map                      // *config.NetworkStats → *istiostats.Filter
+	node    *telemetry.Node
 }
 
-func newReporting(p *plane, env func(string) string) *reporting {
-	r := &reporting{plane: p}
+func newReporting(p *plane, node *telemetry.Node, env func(string) string) *reporting {
+	r := &reporting{plane: p, node: node}
 	for i := range p.workers {
+		r.named = append(r.named, map[string]*telemetry.Group{})
 		r.tcp = append(r.tcp, map[string]*telemetry.Group{})
 		r.writers = append(r.writers, &telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)})
 	}
@@ -59,15 +64,42 @@ func (r *reporting) refused(c *downstream.Connection, flag, details string) {
 	r.writers[w.Index()].Emit(r.log(c.Listener, c.Listener.AccessLogs), &record)
 }
 
-// networkFilter makes the filters of a chain that come before its terminal.
-func (p *plane) networkFilter(w *worker.Worker, _ *config.Listener, _ *config.FilterChain, f config.NetworkFilter) downstream.Filter {
-	switch f := f.(type) {
-	case *config.NetworkRBAC:
-		return networkrbac.New(f.RBAC, func(string) {})
+// istioTCP counts a finished TCP connection in Istio's metrics, where its chain
+// has istio.stats.
+func (r *reporting) istioTCP(worker int, d *downstream.Connection, rec *telemetry.Record) {
+	for _, f := range d.Chain.Filters {
+		s, ok := f.(*config.NetworkStats)
+		if !ok {
+			continue
+		}
+		stats, ok := r.stats.Load(s)
+		if !ok {
+			stats, _ = r.stats.LoadOrStore(s, istiostats.New(s.Stats, r.node, d.Listener.Direction))
+		}
+		stats.(*istiostats.Filter).Connection(r.plane.sets[worker], rec, 1, 1, rec.BytesOut, rec.BytesIn)
 	}
-	return nil
 }
 
-// istioTCP counts a finished TCP connection in Istio's metrics, where the chain
-// has istio.stats.
-func (r *reporting) istioTCP(int, *downstream.Connection, *telemetry.Record) {}
+// count adds to a statistic that a network filter names itself, such as
+// "tcp.rbac.allowed".
+func (r *reporting) count(w *worker.Worker, stat string) {
+	i := w.Index()
+	prefix, name, _ := strings.Cut(stat, ".")
+	g := r.named[i][prefix]
+	if g == nil {
+		g = r.plane.sets[i].Add(prefix, "", nil)
+		r.named[i][prefix] = g
+	}
+	for j := range g.Stats {
+		if g.Stats[j].Name == name {
+			g.Values[j]++
+			return
+		}
+	}
+	g.Stats, g.Values = append(g.Stats, telemetry.Stat{Name: name}), append(g.Values, 1)
+}
+
+// peerMetadata keeps what a TCP peer told of itself: msg is valid only during the call.
+func peerMetadata(d *downstream.Connection, msg []byte) {
+	d.PeerMetadata = append([]byte(nil), msg...)
+}

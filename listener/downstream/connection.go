@@ -53,8 +53,8 @@ type Connection struct {
 	// Dynamic is dynamic metadata that listener and network filters set, by name
 	// space; nil when there is none.
 	Dynamic config.Metadata
-	// PeerMetadata is what istio.metadata_exchange received; nil: nothing.
-	PeerMetadata map[string]string
+	// PeerMetadata is the protobuf Any that istio.metadata_exchange received; nil: nothing.
+	PeerMetadata []byte
 	// Cluster overrides the terminal's (sni_cluster); "" doesn't.
 	Cluster string
 

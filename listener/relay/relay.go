@@ -109,6 +109,9 @@ func Facts(d *downstream.Connection) telemetry.Conn {
 	if d.Chain != nil {
 		f.Chain = d.Chain.Name
 	}
+	if d.PeerMetadata != nil {
+		f.Peer = telemetry.ParsePeerAny(d.PeerMetadata)
+	}
 	t := d.TLS
 	if t == nil {
 		return f
