@@ -64,6 +64,7 @@ const (
 	finSent                             // FIN is out
 	resetAfter                          // ResetWhenFlushed
 	closeSealed                         // close_notify is in wire
+	keepOpen                            // CloseDelayed: no FIN before the end
 	closedByLayer                       // the layer saw close_notify
 	above                               // Pending was at HighWater
 	bigReads                            // reads of 128 KiB

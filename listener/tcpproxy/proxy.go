@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 )
@@ -30,6 +31,7 @@ type Upstream struct {
 	Conn    *worker.Conn
 	Host    *config.Endpoint
 	Cluster string
+	TLS     *tlsconn.State // nil: plain
 	// Closed is called once, when the relay is over; nil: nobody wants to know.
 	Closed func(err error)
 }
@@ -61,6 +63,7 @@ type Record struct {
 	Started    bool // flush_access_log_on_connected: the record of the beginning
 
 	UpstreamLocal, UpstreamRemote netip.AddrPort
+	UpstreamTLS                   *tlsconn.State
 
 	Start, Connected, End         int64  // Worker.Now; Connected is 0 if it never was
 	Received, Sent                uint64 // downstream
@@ -170,7 +173,7 @@ func (r *relay) connected(u Upstream, err error) {
 		r.rec.Cluster = u.Cluster
 	}
 	r.rec.UpstreamLocal, r.rec.UpstreamRemote = u.Conn.LocalAddr(), u.Conn.RemoteAddr()
-	r.upstream = u
+	r.upstream, r.rec.UpstreamTLS = u, u.TLS
 	r.up.conn = u.Conn
 	r.last = r.p.w.Now()
 	if d := r.down.conn; d.Layer() != nil || u.Conn.Layer() != nil {
