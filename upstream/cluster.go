@@ -330,12 +330,6 @@ func hostOnly(host string) string {
 	return host
 }
 
-// CountBytes adds a TCP connection's bytes, received from and sent to the host.
-func (c *Cluster) CountBytes(received, sent uint64) {
-	c.Stats[pool.CxRxBytes] += received
-	c.Stats[pool.CxTxBytes] += sent
-}
-
 // poolsLeft is remaining_cx_pools; without a limit Envoy counts down from the
 // largest number.
 func (c *Cluster) poolsLeft(b *pool.Breakers) uint64 {

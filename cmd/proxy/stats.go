@@ -126,43 +126,7 @@ func emitListener(emit func(telemetry.Metric), prefix string, n *listener.Counte
 	shared("http_inspector.http_not_found", n.HTTPNotFound)
 }
 
-// The slots of a TCP chain's statistics.
-const (
-	tcpTotal = iota
-	tcpActive
-	tcpReceived
-	tcpSent
-	tcpNoRoute
-	tcpIdle
-)
-
-func tcpStats() []telemetry.Stat {
-	return []telemetry.Stat{{Name: "downstream_cx_total"}, {Name: "downstream_cx_active", Gauge: true}, {Name: "downstream_cx_rx_bytes_total"},
-		{Name: "downstream_cx_tx_bytes_total"}, {Name: "downstream_cx_no_route"}, {Name: "idle_timeout"}}
-}
-
-// tcpGroup is the counters of a tcp_proxy's stat_prefix on a worker, made when
-// first counted.
-func (r *reporting) tcpGroup(worker int, prefix string) *telemetry.Group {
-	g := r.tcp[worker][prefix]
-	if g == nil {
-		g = r.plane.sets[worker].Add("tcp", prefix, tcpStats())
-		r.tcp[worker][prefix] = g
-	}
-	return g
-}
-
 // tcpDone counts a TCP connection that is over.
-func (r *reporting) tcpDone(worker int, f *config.TCPProxy, d *downstream.Connection, rec *telemetry.Record) {
-	v := r.tcpGroup(worker, f.StatPrefix).Values
-	v[tcpTotal]++
-	v[tcpReceived] += rec.BytesIn
-	v[tcpSent] += rec.BytesOut
-	if rec.Flags.Has(telemetry.FlagOf("NC")) || rec.Flags.Has(telemetry.FlagOf("UH")) {
-		v[tcpNoRoute]++
-	}
-	if c := r.plane.clusters.Local(worker).Get(rec.ClusterRaw); c != nil {
-		c.CountBytes(rec.UpWireIn, rec.UpWireOut)
-	}
+func (r *reporting) tcpDone(worker int, _ *config.TCPProxy, d *downstream.Connection, rec *telemetry.Record) {
 	r.istioTCP(worker, d, rec)
 }

@@ -18,7 +18,6 @@ type reporting struct {
 	writers []*telemetry.Writer // by worker
 	logs    sync.Map            // *config.TCPProxy or *config.Listener → *telemetry.Log
 	relay   *relay.Reports
-	tcp     []map[string]*telemetry.Group // by worker, of stat prefixes
 	named   []map[string]*telemetry.Group // by worker, of network filters' own names
 	stats   sync.Map                      // *config.NetworkStats → *istiostats.Filter
 	node    *telemetry.Node
@@ -28,14 +27,12 @@ func newReporting(p *plane, node *telemetry.Node, env func(string) string) *repo
 	r := &reporting{plane: p, node: node}
 	for i := range p.workers {
 		r.named = append(r.named, map[string]*telemetry.Group{})
-		r.tcp = append(r.tcp, map[string]*telemetry.Group{})
 		r.writers = append(r.writers, &telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)})
 	}
-	r.relay = &relay.Reports{Files: p.files, Clusters: p.clusters, Writers: r.writers, Logs: r.tcpLog, Stats: r.tcpDone}
+	r.relay = relay.NewReports(p.files, p.clusters, p.sets, env)
+	r.relay.Stats = r.tcpDone
 	return r
 }
-
-func (r *reporting) tcpLog(f *config.TCPProxy) *telemetry.Log { return r.log(f, f.AccessLogs) }
 
 // log compiles access loggers once for what they belong to.
 func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {

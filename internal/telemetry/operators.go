@@ -17,7 +17,7 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 	case "REQ", "REQ_WITHOUT_QUERY", "RESP", "TRAILER", "PATH", "QUERY_PARAM":
 		return headerOp(dst, it, r)
 	case "RESPONSE_CODE":
-		return strconv.AppendInt(dst, int64(r.Code), 10), unless(r.TCP && r.Code == 0, number)
+		return strconv.AppendInt(dst, int64(r.Code), 10), number
 	case "RESPONSE_FLAGS", "RESPONSE_FLAGS_LONG":
 		if r.Flags.Empty() {
 			return append(dst, '-'), text

@@ -41,6 +41,7 @@ type request struct {
 	eval     route.Eval // of header values: what is missing is empty
 	evalText route.Eval // of the rest: it is a dash
 	plan     retryPlan
+	query    upstream.Query
 	up       attempt
 	limits   limits
 	hashed   uint64

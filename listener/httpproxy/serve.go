@@ -197,7 +197,8 @@ func (r *request) decorates() bool {
 func (r *request) try() {
 	r.rec.Attempts++
 	r.setAttemptHeaders()
-	var q upstream.Query
+	q := &r.query // it would escape as a local variable
+	*q = upstream.Query{}
 	if r.conn.down.Restored {
 		q.OriginalDst = r.conn.down.Dst
 	}
@@ -210,12 +211,12 @@ func (r *request) try() {
 		v, _ := r.head.Value(name)
 		q.DstHeader = string(v)
 	}
-	r.plan.steer(&q)
+	r.plan.steer(q)
 	if r.connect && r.terminates() {
-		r.dialTunnel(&q)
+		r.dialTunnel(q)
 		return
 	}
-	h := r.cluster.Pick(&q)
+	h := r.cluster.Pick(q)
 	if h == nil {
 		r.noHost()
 		return

@@ -6,6 +6,7 @@ package relay
 import (
 	"errors"
 	"net/netip"
+	"sync"
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
@@ -13,6 +14,7 @@ import (
 	"sluice/listener/tcpproxy"
 	"sluice/upstream"
 	"sluice/upstream/balance"
+	"sluice/upstream/pool"
 )
 
 // Connect opens upstream connections for TCP chains; it is tcpproxy's Connect.
@@ -55,12 +57,85 @@ func failure(c *upstream.Cluster, err error) error {
 // Reports writes what tcpproxy tells of its connections: access logs and
 // counters. One Reports serves all workers.
 type Reports struct {
-	Files    *telemetry.Files
-	Clusters *upstream.Clusters
-	Writers  []*telemetry.Writer // by worker
-	Logs     func(f *config.TCPProxy) *telemetry.Log
+	files    *telemetry.Files
+	clusters *upstream.Clusters
+	workers  []onWorker
+	logs     sync.Map // *config.TCPProxy → *telemetry.Log
 	// Stats is called with each finished record, for metrics; nil: nobody.
 	Stats func(worker int, f *config.TCPProxy, d *downstream.Connection, r *telemetry.Record)
+}
+
+// onWorker is what one worker writes with.
+type onWorker struct {
+	set    *telemetry.Set
+	writer telemetry.Writer
+	groups map[string]*telemetry.Group // by stat_prefix
+}
+
+// NewReports makes a Reports; sets are the workers', env answers
+// %ENVIRONMENT()%.
+func NewReports(files *telemetry.Files, clusters *upstream.Clusters, sets []*telemetry.Set, env func(string) string) *Reports {
+	p := &Reports{files: files, clusters: clusters}
+	for i, s := range sets {
+		p.workers = append(p.workers, onWorker{set: s, groups: make(map[string]*telemetry.Group),
+			writer: telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)}})
+	}
+	return p
+}
+
+// log gives the compiled access logs of a filter. One that can't be opened is
+// left out; Build of the chain has reported it.
+func (p *Reports) log(f *config.TCPProxy) *telemetry.Log {
+	if len(f.AccessLogs) == 0 {
+		return nil
+	}
+	if l, ok := p.logs.Load(f); ok {
+		return l.(*telemetry.Log)
+	}
+	l, err := p.files.Compile(f.AccessLogs)
+	if err != nil && l == nil {
+		l = &telemetry.Log{}
+	}
+	p.logs.Store(f, l)
+	return l
+}
+
+// The counters of a TCP chain.
+const (
+	cxTotal = iota
+	cxNoRoute
+	cxIdle
+	cxMaxDuration
+	cxRx
+	cxTx
+)
+
+func tcpStats() []telemetry.Stat {
+	return []telemetry.Stat{{Name: "downstream_cx_total"}, {Name: "downstream_cx_no_route"}, {Name: "idle_timeout"},
+		{Name: "max_downstream_connection_duration"}, {Name: "downstream_cx_rx_bytes_total"}, {Name: "downstream_cx_tx_bytes_total"}}
+}
+
+func (p *Reports) count(w *onWorker, t *tcpproxy.Record) {
+	g := w.groups[t.Filter.StatPrefix]
+	if g == nil {
+		g = w.set.Add("tcp", t.Filter.StatPrefix, tcpStats())
+		w.groups[t.Filter.StatPrefix] = g
+	}
+	v := g.Values
+	v[cxTotal]++
+	v[cxRx] += t.Received
+	v[cxTx] += t.Sent
+	if t.IdleTimeout {
+		v[cxIdle]++
+	}
+	if t.MaxDuration {
+		v[cxMaxDuration]++
+	}
+	for _, f := range t.Flags {
+		if f == "NC" {
+			v[cxNoRoute]++
+		}
+	}
 }
 
 // Log implements tcpproxy.Options.Log.
@@ -88,15 +163,20 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	for _, f := range t.Flags {
 		r.Flags.Set(telemetry.FlagOf(f))
 	}
-	if c := p.Clusters.Local(w.Index()).Get(t.Cluster); c != nil {
+	if c := p.clusters.Local(w.Index()).Get(t.Cluster); c != nil {
 		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
+		if r.Flags.Has(telemetry.URX) {
+			c.Stats[pool.CxConnectAttemptsExceeded]++
+		}
 	}
 	if p.Stats != nil {
 		p.Stats(w.Index(), t.Filter, d, &r)
 	}
-	if p.Logs != nil {
-		p.Writers[w.Index()].Emit(p.Logs(t.Filter), &r)
+	on := &p.workers[w.Index()]
+	if !t.Started {
+		p.count(on, t)
 	}
+	on.writer.Emit(p.log(t.Filter), &r)
 }
 
 // Facts are what telemetry wants to know of a downstream connection.

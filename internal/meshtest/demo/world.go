@@ -79,7 +79,7 @@ func demoMesh() podconfig.Mesh {
 			{Number: 9000, Target: 9000, Protocol: podconfig.TCP}, {Number: 9001, Target: 9001, Protocol: podconfig.TCP},
 			{Number: 9443, Target: 9443, Protocol: podconfig.TLS},
 		}},
-		{Name: "slow", VIP: slowVIP, Timeout: 500 * time.Millisecond, Workloads: []podconfig.Workload{{Name: "b-1", IP: "10.244.0.21"}},
+		{Name: "slow", VIP: slowVIP, Account: "b", Timeout: 500 * time.Millisecond, Workloads: []podconfig.Workload{{Name: "b-1", IP: "10.244.0.21"}},
 			Ports: []podconfig.Port{{Number: 80, Target: 8080, Protocol: podconfig.HTTP}}},
 	}}
 }

@@ -1,5 +1,5 @@
 // Package alpn is istio.alpn: it chooses what the upstream handshake offers by
-// the protocol of the request.
+// the protocol that the cluster will be spoken to.
 package alpn
 
 import (
@@ -29,6 +29,14 @@ func New(p *config.IstioALPN) *Filter {
 // Decode implements filter.HTTP.
 func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	p := x.Record.Protocol
+	if c := x.Cluster(); c != nil {
+		switch c.HTTP.Kind {
+		case config.UpstreamHTTP1:
+			p = min(p, telemetry.HTTP11)
+		case config.UpstreamHTTP2:
+			p = telemetry.HTTP2
+		}
+	}
 	if l := f.lists[p]; len(l) > 0 {
 		x.ALPN, x.ALPNKey = l, f.keys[p]
 	}
