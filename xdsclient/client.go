@@ -153,6 +153,10 @@ func (c *Client) Run(ctx context.Context) error {
 	c.newRefs = true
 	c.start(ctx)
 	for {
+		if c.newRefs {
+			c.newRefs = false
+			c.watchFiles(ctx)
+		}
 		next := c.nextTimer()
 		select {
 		case <-ctx.Done():
@@ -172,10 +176,6 @@ func (c *Client) Run(ctx context.Context) error {
 			c.secret(s)
 		case <-next:
 			c.fire()
-		}
-		if c.newRefs {
-			c.newRefs = false
-			c.watchFiles(ctx)
 		}
 	}
 }

@@ -3,12 +3,14 @@ package xdsclient
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"time"
 
 	admin "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -22,38 +24,41 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"sluice/internal/config"
+	"sluice/xdsclient/link"
 )
 
-// Dump gives the sections of /config_dump in Envoy's order, each a JSON object
-// with its @type. What came from the control plane is shown as it came, for
-// istioctl compares it with what istiod holds; secrets are redacted. boot is the
-// bootstrap as parsed and may be nil; started is when the proxy began.
-func (c *Client) Dump(ctx context.Context, boot *bootstrap.Bootstrap, started time.Time, endpoints bool) ([]json.RawMessage, error) {
-	d := dumper{client: c, boot: boot, started: timestamppb.New(started)}
-	if boot == nil {
-		d.boot = &bootstrap.Bootstrap{}
-	}
-	var sections []proto.Message
-	err := c.query(ctx, func() {
-		sections = append(sections, &admin.BootstrapConfigDump{Bootstrap: proto.Clone(d.boot).(*bootstrap.Bootstrap), LastUpdated: d.started})
-		sections = append(sections, d.clusters(), d.extensions())
-		if endpoints {
-			sections = append(sections, d.endpoints())
-		}
-		sections = append(sections, d.listeners(), d.routes(), d.secrets())
-	})
+// ConfigDump answers /config_dump: the sections in Envoy's order. What came from
+// the control plane is shown as it came, for istioctl compares it with what
+// istiod holds; secrets are redacted. boot is the bootstrap as parsed and may be
+// nil; started is when the proxy began. The status is an HTTP one.
+func (c *Client) ConfigDump(ctx context.Context, boot *bootstrap.Bootstrap, started time.Time, q Query) (body []byte, code int) {
+	names, err := q.names()
 	if err != nil {
-		return nil, err
+		return []byte(err.Error()), http.StatusBadRequest
 	}
-	out := make([]json.RawMessage, 0, len(sections))
-	for _, s := range sections {
-		b, err := sectionJSON(s)
-		if err != nil {
-			return nil, fmt.Errorf("writing %s: %w", s.ProtoReflect().Descriptor().Name(), err)
-		}
-		out = append(out, b)
+	if boot == nil {
+		boot = &bootstrap.Bootstrap{}
 	}
-	return out, nil
+	d := dumper{client: c, boot: boot, started: timestamppb.New(started), names: names}
+	var sections []proto.Message
+	if err := c.query(ctx, func() { sections = d.sections(q.Endpoints) }); err != nil {
+		return []byte(err.Error()), http.StatusServiceUnavailable
+	}
+	return q.answer(sections)
+}
+
+func (d *dumper) sections(endpoints bool) []proto.Message {
+	out := []proto.Message{
+		&admin.BootstrapConfigDump{Bootstrap: proto.Clone(d.boot).(*bootstrap.Bootstrap), LastUpdated: d.started},
+		d.clusters(),
+	}
+	if len(d.client.kinds[ecds].kept) > 0 {
+		out = append(out, d.extensions())
+	}
+	if endpoints {
+		out = append(out, d.endpoints())
+	}
+	return append(out, d.listeners(), &admin.ScopedRoutesConfigDump{}, d.routes(), d.secrets())
 }
 
 // sectionJSON writes one section, wrapped as an Any so that it has its @type.
@@ -83,6 +88,18 @@ type dumper struct {
 	client  *Client
 	boot    *bootstrap.Bootstrap
 	started *timestamppb.Timestamp
+	names   *regexp.Regexp // nil: all
+}
+
+// shown says whether a resource of this name was asked for.
+func (d *dumper) shown(name string) bool { return d.names == nil || d.names.MatchString(name) }
+
+// version is a type's version, which only the state-of-the-world form has.
+func (d *dumper) version(k kind) string {
+	if a := d.client.opts.ADS; a == nil || a.Delta {
+		return ""
+	}
+	return d.client.kinds[k].version
 }
 
 // each visits the received resources of a kind by name.
@@ -94,7 +111,9 @@ func (d *dumper) each(k kind, visit func(name string, x *kept)) {
 	}
 	slices.Sort(names)
 	for _, n := range names {
-		visit(n, kept[n])
+		if d.shown(n) {
+			visit(n, kept[n])
+		}
 	}
 }
 
@@ -114,21 +133,21 @@ func failureState(f *failed) *admin.UpdateFailureState {
 		return nil
 	}
 	return &admin.UpdateFailureState{
-		FailedConfiguration: f.body, LastUpdateAttempt: timestamppb.New(f.at), Details: f.why, VersionInfo: f.version,
+		FailedConfiguration: clone(f.body), LastUpdateAttempt: timestamppb.New(f.at), Details: f.why,
 	}
 }
 
 func (d *dumper) clusters() proto.Message {
-	out := &admin.ClustersConfigDump{VersionInfo: d.client.kinds[cds].version}
+	out := &admin.ClustersConfigDump{VersionInfo: d.version(cds)}
 	for _, m := range d.boot.GetStaticResources().GetClusters() {
-		if a, err := anypb.New(m); err == nil {
+		if a, err := anypb.New(m); err == nil && d.shown(m.GetName()) {
 			out.StaticClusters = append(out.StaticClusters, &admin.ClustersConfigDump_StaticCluster{Cluster: a, LastUpdated: d.started})
 		}
 	}
 	warming := d.warming(true)
 	d.each(cds, func(name string, x *kept) {
 		e := &admin.ClustersConfigDump_DynamicCluster{
-			VersionInfo: x.version, Cluster: clone(x.body), LastUpdated: timestamppb.New(x.at), ErrorState: failureState(x.failed),
+			VersionInfo: x.version, Cluster: clone(x.body), LastUpdated: timestamppb.New(x.at),
 		}
 		switch {
 		case x.body == nil:
@@ -150,9 +169,9 @@ func clone(a *anypb.Any) *anypb.Any {
 }
 
 func (d *dumper) listeners() proto.Message {
-	out := &admin.ListenersConfigDump{VersionInfo: d.client.kinds[lds].version}
+	out := &admin.ListenersConfigDump{VersionInfo: d.version(lds)}
 	for _, m := range d.boot.GetStaticResources().GetListeners() {
-		if a, err := anypb.New(m); err == nil {
+		if a, err := anypb.New(m); err == nil && d.shown(m.GetName()) {
 			out.StaticListeners = append(out.StaticListeners, &admin.ListenersConfigDump_StaticListener{Listener: a, LastUpdated: d.started})
 		}
 	}
@@ -169,6 +188,14 @@ func (d *dumper) listeners() proto.Message {
 		}
 		out.DynamicListeners = append(out.DynamicListeners, e)
 	})
+	// Envoy lists the refusals of the last update once more, without names.
+	for _, name := range sortedNames(d.client.kinds[lds].kept) {
+		if f := d.client.kinds[lds].kept[name].failed; f != nil && d.client.kinds[lds].refusal != "" {
+			out.DynamicListeners = append(out.DynamicListeners, &admin.ListenersConfigDump_DynamicListener{
+				ErrorState: &admin.UpdateFailureState{FailedConfiguration: clone(f.body), Details: f.why},
+			})
+		}
+	}
 	return out
 }
 
@@ -184,11 +211,11 @@ func (d *dumper) routes() proto.Message {
 		}
 	})
 	d.each(rds, func(_ string, x *kept) {
-		if x.body == nil && x.failed == nil {
+		if x.body == nil {
 			return
 		}
 		out.DynamicRouteConfigs = append(out.DynamicRouteConfigs, &admin.RoutesConfigDump_DynamicRouteConfig{
-			VersionInfo: x.version, RouteConfig: clone(x.body), LastUpdated: timestamppb.New(x.at), ErrorState: failureState(x.failed),
+			VersionInfo: x.version, RouteConfig: clone(x.body), LastUpdated: timestamppb.New(x.at),
 		})
 	})
 	return out
@@ -206,31 +233,52 @@ func (d *dumper) inline(l *listener.Listener, at *timestamppb.Timestamp, out *ad
 			if !f.GetTypedConfig().MessageIs(&m) || f.GetTypedConfig().UnmarshalTo(&m) != nil || m.GetRouteConfig() == nil {
 				continue
 			}
-			if a, err := anypb.New(m.GetRouteConfig()); err == nil {
+			if a, err := anypb.New(m.GetRouteConfig()); err == nil && d.shown(m.GetRouteConfig().GetName()) {
 				out.StaticRouteConfigs = append(out.StaticRouteConfigs, &admin.RoutesConfigDump_StaticRouteConfig{RouteConfig: a, LastUpdated: at})
 			}
 		}
 	}
 }
 
+// endpoints shows the assignment in force of every cluster, wherever it is from.
 func (d *dumper) endpoints() proto.Message {
 	out := &admin.EndpointsConfigDump{}
 	for _, m := range d.boot.GetStaticResources().GetClusters() {
-		if m.GetLoadAssignment() == nil {
-			continue
-		}
-		if a, err := anypb.New(m.GetLoadAssignment()); err == nil {
+		if a := d.assignment(m); a != nil && d.shown(m.GetName()) {
 			out.StaticEndpointConfigs = append(out.StaticEndpointConfigs, &admin.EndpointsConfigDump_StaticEndpointConfig{EndpointConfig: a, LastUpdated: d.started})
 		}
 	}
-	d.each(eds, func(_ string, x *kept) {
-		if x.body != nil {
-			out.DynamicEndpointConfigs = append(out.DynamicEndpointConfigs, &admin.EndpointsConfigDump_DynamicEndpointConfig{
-				VersionInfo: x.version, EndpointConfig: clone(x.body), LastUpdated: timestamppb.New(x.at), ErrorState: failureState(x.failed),
-			})
+	d.each(cds, func(_ string, x *kept) {
+		var m clusterv3.Cluster
+		if x.body == nil || x.body.UnmarshalTo(&m) != nil {
+			return
+		}
+		if a := d.assignment(&m); a != nil {
+			out.DynamicEndpointConfigs = append(out.DynamicEndpointConfigs, &admin.EndpointsConfigDump_DynamicEndpointConfig{EndpointConfig: a, LastUpdated: timestamppb.New(x.at)})
 		}
 	})
 	return out
+}
+
+func (d *dumper) assignment(m *clusterv3.Cluster) *anypb.Any {
+	if m.GetType() == clusterv3.Cluster_EDS {
+		name := m.GetEdsClusterConfig().GetServiceName()
+		if name == "" {
+			name = m.GetName()
+		}
+		if x := d.client.kinds[eds].kept[name]; x != nil {
+			return clone(x.body)
+		}
+		return nil
+	}
+	if m.GetLoadAssignment() == nil {
+		return nil
+	}
+	a, err := anypb.New(m.GetLoadAssignment())
+	if err != nil {
+		return nil
+	}
+	return a
 }
 
 func (d *dumper) extensions() proto.Message {
@@ -238,7 +286,7 @@ func (d *dumper) extensions() proto.Message {
 	d.each(ecds, func(_ string, x *kept) {
 		if x.body != nil {
 			out.EcdsFilters = append(out.EcdsFilters, &admin.EcdsConfigDump_EcdsFilterConfig{
-				VersionInfo: x.version, EcdsFilter: clone(x.body), LastUpdated: timestamppb.New(x.at), ErrorState: failureState(x.failed),
+				VersionInfo: x.version, EcdsFilter: clone(x.body), LastUpdated: timestamppb.New(x.at),
 			})
 		}
 	})
@@ -248,30 +296,26 @@ func (d *dumper) extensions() proto.Message {
 func (d *dumper) secrets() proto.Message {
 	out := &admin.SecretsConfigDump{}
 	for _, m := range d.boot.GetStaticResources().GetSecrets() {
-		if a, err := anypb.New(m); err == nil {
+		if a, err := anypb.New(m); err == nil && d.shown(m.GetName()) {
 			out.StaticSecrets = append(out.StaticSecrets, &admin.SecretsConfigDump_StaticSecret{Name: m.GetName(), Secret: a, LastUpdated: d.started})
 		}
 	}
-	received := map[string]bool{}
-	d.each(sds, func(name string, x *kept) {
-		if x.body == nil {
-			return
-		}
-		received[name] = true
-		out.DynamicActiveSecrets = append(out.DynamicActiveSecrets, &admin.SecretsConfigDump_DynamicSecret{
-			Name: name, VersionInfo: x.version, Secret: clone(x.body), LastUpdated: timestamppb.New(x.at), ErrorState: failureState(x.failed),
-		})
-	})
 	for _, name := range sortedNames(d.client.accepted.Secrets) {
 		s := d.client.accepted.Secrets[name]
-		if a, err := anypb.New(secretMessage(s)); err == nil && !received[name] {
-			out.DynamicActiveSecrets = append(out.DynamicActiveSecrets, &admin.SecretsConfigDump_DynamicSecret{
-				Name: name, VersionInfo: s.Version, Secret: a, LastUpdated: timestamppb.New(d.client.arrived[name]),
-			})
+		a, err := anypb.New(secretMessage(s))
+		if err != nil || !d.shown(name) {
+			continue
 		}
+		at := d.client.arrived[name]
+		if x := d.client.kinds[sds].kept[name]; x != nil && x.body != nil {
+			at = x.at
+		}
+		out.DynamicActiveSecrets = append(out.DynamicActiveSecrets, &admin.SecretsConfigDump_DynamicSecret{
+			Name: name, VersionInfo: s.Version, Secret: a, LastUpdated: timestamppb.New(at),
+		})
 	}
 	for _, w := range d.client.waiting {
-		if w.Part.Kind.String() == "SDS" && !slices.ContainsFunc(out.DynamicWarmingSecrets, func(x *admin.SecretsConfigDump_DynamicSecret) bool { return x.Name == w.Part.Name }) {
+		if w.Part.Kind == link.KindSecrets && d.shown(w.Part.Name) && !slices.ContainsFunc(out.DynamicWarmingSecrets, func(x *admin.SecretsConfigDump_DynamicSecret) bool { return x.Name == w.Part.Name }) {
 			out.DynamicWarmingSecrets = append(out.DynamicWarmingSecrets, &admin.SecretsConfigDump_DynamicSecret{Name: w.Part.Name, VersionInfo: "uninitialized"})
 		}
 	}
@@ -287,7 +331,8 @@ func sortedNames[V any](m map[string]V) []string {
 	return out
 }
 
-// secretMessage shows a secret that didn't come as a message: the public part.
+// secretMessage shows a secret's public part. Files are shown by what they held,
+// as in Envoy.
 func secretMessage(s *config.Secret) *tlsv3.Secret {
 	inline := func(b []byte) *core.DataSource {
 		return &core.DataSource{Specifier: &core.DataSource_InlineBytes{InlineBytes: b}}

@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 
 	"sluice/internal/config"
 	"sluice/internal/identity"
+	"sluice/xdsclient"
 	"sluice/xdsclient/translate"
 )
 
@@ -27,45 +29,68 @@ static_resources:
 	r.set("1", whole(t, 1001))
 	r.until("a listener", func(s *config.Snapshot) bool { return len(s.Listeners) == 1 })
 	bad := whole(t, 1001)
-	bad.Routes = []types.Resource{table(t, "r", `safe_regex: {regex: "("}`)}
+	bad.Listeners = []types.Resource{message(t, &listener.Listener{}, `{name: in, address: {socket_address: {address: 127.0.0.1, port_value: 18080}}, filter_chains: [{filters: [{name: no-such-filter, typed_config: {"@type": type.googleapis.com/google.protobuf.Struct, value: {}}}]}]}`)}
 	r.set("2", bad)
 	for len(r.plane.NACKs()) == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
-	sections, err := r.client.Dump(t.Context(), boot, time.Now(), true)
-	if err != nil {
+	body, code := r.client.ConfigDump(t.Context(), boot, time.Now(), xdsclient.Query{Endpoints: true})
+	if code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	var page struct {
+		Configs []map[string]any `json:"configs"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
 		t.Fatal(err)
 	}
 	var all strings.Builder
 	var names []string
-	for _, s := range sections {
-		var m struct {
-			Type string `json:"@type"`
-		}
-		if err := json.Unmarshal(s, &m); err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, m.Type[strings.LastIndexByte(m.Type, '.')+1:])
-		var b any
-		if err := json.Unmarshal(s, &b); err != nil {
-			t.Fatal(err)
-		}
-		compact, err := json.Marshal(b)
+	for _, s := range page.Configs {
+		url := s["@type"].(string)
+		names = append(names, url[strings.LastIndexByte(url, '.')+1:])
+		compact, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all.Write(compact)
 	}
-	if got, want := strings.Join(names, " "), "BootstrapConfigDump ClustersConfigDump EcdsConfigDump EndpointsConfigDump ListenersConfigDump RoutesConfigDump SecretsConfigDump"; got != want {
+	if got, want := strings.Join(names, " "), "BootstrapConfigDump ClustersConfigDump EndpointsConfigDump ListenersConfigDump ScopedRoutesConfigDump RoutesConfigDump SecretsConfigDump"; got != want {
 		t.Errorf("sections %s, want %s", got, want)
 	}
-	for _, want := range []string{`"dynamic_active_clusters":[{"cluster":`, `"route_config_name":"r"`, `"error_state":{"details":"virtual_hosts[0].routes[0].match.safe_regex: invalid regex`, `"static_clusters":[`, `"cluster_name":"a"`} {
+	for _, want := range []string{`"dynamic_active_clusters":[{"cluster":`, `"route_config_name":"r"`, `"error_state":{"details":"filter_chains[0].filters[0]: didn't find`, `"static_clusters":[`, `"cluster_name":"a"`} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("%s isn't in %s", want, all.String())
 		}
 	}
 	if strings.Contains(all.String(), "very-private") {
 		t.Error("a private key shows")
+	}
+}
+
+func TestDumpQueries(t *testing.T) {
+	r := start(t, true)
+	r.set("1", whole(t, 1001))
+	r.until("a listener", func(s *config.Snapshot) bool { return len(s.Listeners) == 1 })
+	tests := []struct {
+		rule string
+		q    xdsclient.Query
+		code int
+		want string
+	}{
+		{"a resource comes element by element", xdsclient.Query{Resource: "dynamic_active_clusters", NameRegex: "^a$"}, 200, "ClustersConfigDump.DynamicCluster"},
+		{"nothing of a resource is an empty object", xdsclient.Query{Resource: "dynamic_listeners", NameRegex: "i"}, 200, "{}\n"},
+		{"an unknown resource isn't found", xdsclient.Query{Resource: "nonsense"}, 404, "nonsense not found in config dump"},
+		{"a mask keeps its section", xdsclient.Query{Mask: "dynamic_route_configs"}, 200, "RoutesConfigDump"},
+		{"an unknown mask is wrong", xdsclient.Query{Mask: "nonsense,worse"}, 400, "FieldMask"},
+		{"a mask doesn't reach into lists", xdsclient.Query{Mask: "static_listeners.listener.name"}, 400, "FieldMask"},
+		{"a broken regex is told", xdsclient.Query{NameRegex: "("}, 400, "INVALID_ARGUMENT: Error while parsing name_regex from (: missing ): ("},
+	}
+	for _, tt := range tests {
+		body, code := r.client.ConfigDump(t.Context(), nil, time.Now(), tt.q)
+		if code != tt.code || !strings.Contains(string(body), tt.want) {
+			t.Errorf("%s: got %d %s", tt.rule, code, body)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -148,5 +149,24 @@ func TestAnswerToClustersWaitsForWarmingOnceStarted(t *testing.T) {
 			c.answer(loads)
 			expect("its endpoints", "CDS ack", "EDS ack")
 		})
+	}
+}
+
+func TestNameTableComesWithoutAName(t *testing.T) {
+	info := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "10.0.0.1")
+	info = protowire.AppendString(protowire.AppendTag(info, 2, protowire.BytesType), "Kubernetes")
+	entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "A.demo.svc.cluster.local")
+	entry = protowire.AppendBytes(protowire.AppendTag(entry, 2, protowire.BytesType), info)
+	body := &anypb.Any{TypeUrl: translate.NameTableURL, Value: protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), entry)}
+	c := New(Options{ADS: &config.ADS{Delta: true, Cluster: "x"}, Translate: translate.Default(), NameTable: true})
+	c.answer(&answer{url: translate.NameTableURL, version: "1", nonce: "1", resources: []received{{version: "1", body: body}}})
+	got := c.snapshot.Names
+	if got == nil || got.Hosts["a.demo.svc.cluster.local"].Registry != "Kubernetes" || got.Hosts["a.demo.svc.cluster.local"].IPs[0].String() != "10.0.0.1" {
+		t.Fatalf("name table %+v", got)
+	}
+	body.Value = append(body.Value, 0xff)
+	c.answer(&answer{url: translate.NameTableURL, version: "2", nonce: "2", resources: []received{{version: "2", body: body}}})
+	if c.snapshot.Names != got || c.kinds[nds].refusal == "" {
+		t.Errorf("a broken table replaced the good one: %q", c.kinds[nds].refusal)
 	}
 }

@@ -77,6 +77,9 @@ func (c *Client) decode(k *kindState, a *answer, bad *refusals) (good []decoded,
 		if a.full {
 			version = a.version
 		}
+		if k.kind == cds && c.cluster(d.name) == nil {
+			c.count("cluster_manager.cluster_added", 1) // Envoy counts the attempt
+		}
 		k.hold(d.name).failed = &failed{body: r.body, version: version, why: err.Error(), at: c.opts.Now(), hash: d.hash, err: err}
 	}
 	return good, named, whole

@@ -5,14 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"time"
 
-	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/listener"
 	"sluice/upstream"
+	"sluice/xdsclient"
 )
 
 // dumper writes the admin pages that show state of several parts.
@@ -123,21 +125,14 @@ func addressJSON(address string) any {
 }
 
 // config is the dump as the control path holds it: what came, as it came.
-func (d *dumper) config(ctx context.Context, w io.Writer, q admin.DumpQuery) error {
+func (d *dumper) config(ctx context.Context, q url.Values) (body []byte, status int) {
 	boot, err := d.process.registry.BootstrapMessage(d.process.text)
 	if err != nil {
-		return fmt.Errorf("parsing the bootstrap: %w", err)
+		return []byte("parsing the bootstrap: " + err.Error()), http.StatusInternalServerError
 	}
-	sections, err := d.process.client.Dump(ctx, boot, d.process.began, q.EDS)
-	if err != nil {
-		return err
-	}
-	if sections, err = q.Select(sections); err != nil {
-		return err
-	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", " ")
-	return e.Encode(map[string]any{"configs": sections})
+	return d.process.client.ConfigDump(ctx, boot, d.process.began, xdsclient.Query{
+		Resource: q.Get("resource"), Mask: q.Get("mask"), NameRegex: q.Get("name_regex"), Endpoints: q.Has("include_eds"),
+	})
 }
 
 func (d *dumper) certs(w io.Writer) error {

@@ -28,7 +28,8 @@ type Registry struct {
 	Unsupported map[string]string
 
 	// ReadFile and Env give the files and environment variables that data
-	// sources name.
+	// sources name. Default reads files; the environment is the command's to
+	// give, until when no variable exists.
 	ReadFile func(string) ([]byte, error)
 	Env      func(string) (string, bool)
 	// AllowUnknown takes unknown fields of a bootstrap (--allow-unknown-static-fields).
@@ -109,7 +110,7 @@ func Default() *Registry {
 		Ignored:     ignored(),
 		Unsupported: unsupported(),
 		ReadFile:    os.ReadFile,
-		Env:         os.LookupEnv,
+		Env:         func(string) (string, bool) { return "", false },
 	}
 }
 
