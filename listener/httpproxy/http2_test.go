@@ -114,15 +114,13 @@ func TestBreakersAnswerOverflow(t *testing.T) {
 	c.Breakers[0] = config.Breaker{Connections: 1, Pending: 1, Requests: 10, Retries: 3, Pools: config.Unlimited, PerHostConnections: config.Unlimited}
 	b := start(t, hcm(to("/", "a")), c)
 	var wg sync.WaitGroup
-	for range 2 { // one on the connection, one waiting
+	for _, stat := range []string{"upstream_rq_active", "upstream_rq_pending_active"} { // one on the connection, one waiting
 		wg.Go(func() {
 			if got := b.get("/held"); !strings.HasPrefix(got, "200 ") {
 				t.Errorf("%q", got)
 			}
 		})
-	}
-	for b.stat("cluster.a.upstream_rq_pending_active") != 1 || b.stat("cluster.a.upstream_rq_active") != 1 {
-		time.Sleep(time.Millisecond)
+		b.await("cluster.a."+stat, 1)
 	}
 	if got, want := b.get("/over"), "503 upstream connect error or disconnect/reset before headers. reset reason: overflow"; got != want {
 		t.Errorf("%q, want %q", got, want)
