@@ -114,6 +114,9 @@ func (r *request) afterResume() {
 		r.heldDown = false
 		r.down.Resume()
 	}
+	if r.downEnd {
+		r.requestComplete()
+	}
 }
 
 // dispatch does what the route says.
@@ -299,6 +302,7 @@ func (r *request) finish() {
 	r.plan.settled()
 	now := r.local.worker.Now()
 	r.rec.End = now
+	r.conn.countWire(&r.rec)
 	if r.headOut && r.rec.SendEnd == 0 {
 		r.rec.SendEnd = now
 	}
