@@ -149,7 +149,7 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
-		UpstreamLocal: t.UpstreamLocal, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic}
+		UpstreamLocal: t.UpstreamLocal, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds}
 	if t.Started {
 		r.LogType = "TcpUpstreamConnected"
 	}
@@ -167,6 +167,10 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	}
 	if c := p.clusters.Local(w.Index()).Get(t.Cluster); c != nil {
 		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
+		if !t.Started {
+			c.Stats[pool.CxRxBytes] += t.UpstreamReceived
+			c.Stats[pool.CxTxBytes] += t.UpstreamSent
+		}
 		if r.Flags.Has(telemetry.URX) {
 			c.Stats[pool.CxConnectAttemptsExceeded]++
 		}
