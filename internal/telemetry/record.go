@@ -105,6 +105,7 @@ type Record struct {
 	UpstreamTLS         *TLS
 	UpstreamFailure     string
 	UpstreamConn        uint64
+	CloseDown, CloseUp  string // how the ends closed: Normal, RemoteReset, LocalReset
 	Attempts            int
 
 	RequestEnd, UpstreamSend, UpstreamSent, ResponseHead, ResponseEnd, SendHead, SendEnd int64

@@ -114,6 +114,9 @@ func (r *request) afterResume() {
 		r.heldDown = false
 		r.down.Resume()
 	}
+	if r.downEnd {
+		r.requestComplete()
+	}
 }
 
 // dispatch does what the route says.
@@ -177,20 +180,12 @@ func (r *request) edit(a *config.RouteAction) {
 	if vh := r.route.Host.Config; vh.IncludeAttemptCount {
 		r.head.SetString(httpmsg.XEnvoyAttemptCount, "1")
 	}
-	if d := r.route.Config.Decorator; d != "" && !r.route.Config.DecoratorNoProp && r.decorates() {
-		r.head.SetString(httpmsg.XEnvoyDecoratorOperation, d)
-	}
+	r.decorateRequest()
 	first.Apply(&r.head, r.eval, &r.edits)
 	for _, m := range r.route.Request {
 		m.Apply(&r.head, r.eval, &r.edits)
 	}
 	r.local.bufA = r.route.Rewrite(&r.head, r.weighted, keep, r.evalText, r.local.bufA)
-}
-
-// decorates reports whether the decorator's operation goes upstream: where
-// tracing is on and traffic leaves.
-func (r *request) decorates() bool {
-	return r.proxy.config.Tracing != nil && r.proxy.listener != nil && r.proxy.listener.Direction == config.Outbound
 }
 
 // try picks a host and asks for a stream; the answer comes to r.up.
@@ -255,7 +250,10 @@ func (r *request) respond(h *httpmsg.Head, end bool) {
 
 // editResponse applies the route's response edits.
 func (r *request) editResponse() {
-	r.rec.Response, r.rec.Code = &r.resp, r.resp.Status
+	r.rec.Response = &r.resp
+	if r.rec.Code = 0; !r.x.Local {
+		r.rec.Code = r.resp.Status
+	}
 	if r.route == nil || !r.routed {
 		return
 	}
@@ -299,6 +297,7 @@ func (r *request) finish() {
 	r.plan.settled()
 	now := r.local.worker.Now()
 	r.rec.End = now
+	r.conn.countWire(&r.rec)
 	if r.headOut && r.rec.SendEnd == 0 {
 		r.rec.SendEnd = now
 	}
