@@ -23,6 +23,8 @@ type Files struct {
 	mu    sync.Mutex
 	files map[string]*File
 	out   map[string]io.Writer // "/dev/stdout" and "/dev/stderr"
+	taken []batch              // by worker: memory that goes round with the lanes'
+	buf   []byte
 }
 
 // NewFiles prepares for a number of workers. interval is the time between
@@ -31,7 +33,7 @@ func NewFiles(workers int, interval time.Duration, stdout, stderr io.Writer) *Fi
 	if interval <= 0 {
 		interval = 200 * time.Millisecond
 	}
-	return &Files{workers: workers, interval: interval, files: make(map[string]*File),
+	return &Files{workers: workers, interval: interval, taken: make([]batch, workers), files: make(map[string]*File),
 		out: map[string]io.Writer{"/dev/stdout": stdout, "/dev/stderr": stderr}}
 }
 
@@ -176,10 +178,8 @@ func mergeByTime(dst []byte, from []batch) []byte {
 func (f *Files) Flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	taken := make([]batch, f.workers)
-	var buf []byte
 	for _, file := range f.files {
-		buf = file.flush(taken, buf)
+		f.buf = file.flush(f.taken, f.buf)
 	}
 }
 
