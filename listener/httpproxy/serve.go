@@ -92,9 +92,6 @@ func (r *request) virtualCluster(h *config.VirtualHost) {
 			return
 		}
 	}
-	if len(h.VirtualClusters) > 0 {
-		r.rec.VirtualCluster = "other"
-	}
 }
 
 func allHeaders(list []config.HeaderMatch, r *request) bool {
@@ -366,11 +363,15 @@ func (r *request) countVirtual() {
 		return
 	}
 	prefix := r.route.Config.StatPrefix
-	if r.rec.VirtualCluster == "" && prefix == "" {
+	virtual := r.rec.VirtualCluster
+	if virtual == "" && len(r.route.Host.Config.VirtualClusters) > 0 {
+		virtual = "other"
+	}
+	if virtual == "" && prefix == "" {
 		return
 	}
 	g := r.local.set.Named("vhost", r.rec.VirtualHost)
-	for _, p := range [...]struct{ kind, name string }{{"vcluster.", r.rec.VirtualCluster}, {"route.", prefix}} {
+	for _, p := range [...]struct{ kind, name string }{{"vcluster.", virtual}, {"route.", prefix}} {
 		if p.name != "" {
 			base := p.kind + p.name + ".upstream_rq_"
 			g.Inc(base + "total")
