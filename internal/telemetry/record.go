@@ -99,6 +99,7 @@ type Record struct {
 
 	Cluster, ClusterRaw string // alt_stat_name or name, and name
 	UpstreamHost        string // address
+	UpstreamRemote      string // the same, once connected
 	UpstreamHostname    string
 	UpstreamLocal       netip.AddrPort
 	UpstreamProtocol    Protocol

@@ -42,6 +42,10 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 	if !r.upgradable() {
 		return
 	}
+	if r.proxy.config.AccessLogOnNew {
+		r.rec.LogType = "DownstreamStart"
+		r.local.log.Emit(r.proxy.logs, &r.rec)
+	}
 	r.startTimers()
 	r.decode()
 	if end {
@@ -76,6 +80,27 @@ func (r *request) findRoute() {
 	}
 	r.rec.VirtualHost, r.rec.VirtualHostMetadata = found.Host.Config.Name, found.Host.Config.Metadata
 	r.chain = r.proxy.chainOf(found.Config)
+	r.virtualCluster(found.Host.Config)
+}
+
+// virtualCluster names the request for statistics.
+func (r *request) virtualCluster(h *config.VirtualHost) {
+	for i := range h.VirtualClusters {
+		c := &h.VirtualClusters[i]
+		if allHeaders(c.Headers, r) {
+			r.rec.VirtualCluster = c.Name
+			return
+		}
+	}
+}
+
+func allHeaders(list []config.HeaderMatch, r *request) bool {
+	for i := range list {
+		if !r.match.HeaderMatches(&list[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // decode runs the filters from where it stopped.
@@ -315,6 +340,7 @@ func (r *request) emit() {
 	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
 		g.Values[rq1xx+c-1]++
 	}
+	r.countVirtual()
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {
 		if i > r.at {
@@ -328,4 +354,28 @@ func (r *request) emit() {
 		}
 	}
 	r.local.log.Emit(r.proxy.logs, &r.rec)
+}
+
+// countVirtual counts the request for its virtual cluster and its route's
+// stat_prefix, where they are configured.
+func (r *request) countVirtual() {
+	if r.cluster == nil || r.rec.Code == 0 || r.route == nil {
+		return
+	}
+	prefix := r.route.Config.StatPrefix
+	virtual := r.rec.VirtualCluster
+	if virtual == "" && len(r.route.Host.Config.VirtualClusters) > 0 {
+		virtual = "other"
+	}
+	if virtual == "" && prefix == "" {
+		return
+	}
+	g := r.local.set.Named("vhost", r.rec.VirtualHost)
+	for _, p := range [...]struct{ kind, name string }{{"vcluster.", virtual}, {"route.", prefix}} {
+		if p.name != "" {
+			base := p.kind + p.name + ".upstream_rq_"
+			g.Inc(base + "total")
+			g.Code(base, r.rec.Code)
+		}
+	}
 }

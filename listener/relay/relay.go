@@ -156,6 +156,9 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	if t.UpstreamRemote.IsValid() {
 		r.UpstreamHost = netip.AddrPortFrom(t.UpstreamRemote.Addr().Unmap(), t.UpstreamRemote.Port()).String()
 	}
+	if t.Connected != 0 {
+		r.UpstreamRemote = r.UpstreamHost
+	}
 	if t.Host != nil {
 		r.HostMetadata, r.Workload = t.Host.Metadata, t.Host.Workload
 		if r.UpstreamHost == "" {
