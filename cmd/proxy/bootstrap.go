@@ -117,7 +117,8 @@ func checkBootstrap(b *config.Bootstrap) error {
 		return nil
 	}
 	if _, ok := b.Static.Clusters[b.ADS.Cluster]; !ok {
-		return fmt.Errorf("Unknown gRPC client cluster '%s'", b.ADS.Cluster) //nolint:staticcheck // Envoy's sentence
+		//lint:ignore ST1005 Envoy's sentence, which operators look for
+		return fmt.Errorf("Unknown gRPC client cluster '%s'", b.ADS.Cluster)
 	}
 	return nil
 }

@@ -119,6 +119,9 @@ func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
 	p.http.Apply(s.Routes)
+	if err := p.http.Prepare(s.Listeners); err != nil {
+		p.log.Error("connection managers", "error", err)
+	}
 	return p.listeners.Apply(ctx, s.Listeners)
 }
 
@@ -130,14 +133,7 @@ func (p *plane) secret(name string) *config.Secret {
 }
 
 func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
-	t, err := p.http.Build(m, l)
-	if err != nil {
-		p.log.Error("connection manager", "listener", l.Name, "error", err)
-	}
-	if t == nil {
-		return nil
-	}
-	return t
+	return p.http.Terminal(m, l)
 }
 
 // allSecrets are the secrets in force, by name.

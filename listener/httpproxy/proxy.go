@@ -109,7 +109,6 @@ type Proxy struct {
 	h1       []*h1.Options
 	h2       []*h2.Options
 	groups   []*telemetry.Group
-	server10 bool
 	name     []byte // server header
 	via      []byte
 	early    *route.Mutations
