@@ -61,6 +61,7 @@ func (h *Host) status(cluster string, found map[[2]string]*HostStatus) {
 		if h.Endpoint != nil {
 			s.Health, s.Weight = h.Endpoint.Health, h.Endpoint.Weight
 		}
+		s.Priority = uint32(h.Priority)
 		found[k] = s
 	}
 	s.Connections += h.Conns()

@@ -52,7 +52,7 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	return run(ctx, h, settings{
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial,
 		plane: planeOptions{
-			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second,
+			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second, gradual: f.drainStrategy != "immediate",
 			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node,
 			keep: keepStats(boot.StatsMatcher),
 		},

@@ -48,6 +48,7 @@ type Server struct {
 	tables map[string]*holder
 	built  map[*config.HTTPConnectionManager]*Proxy
 	hashes map[string]uint64 // of the listeners whose managers are built
+	places map[place]*discovered
 }
 
 // holder is the current table of one route configuration name.
@@ -61,7 +62,7 @@ type table struct {
 
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
-	s := &Server{opts: o, tables: make(map[string]*holder), built: make(map[*config.HTTPConnectionManager]*Proxy), hashes: make(map[string]uint64)}
+	s := &Server{opts: o, tables: make(map[string]*holder), built: make(map[*config.HTTPConnectionManager]*Proxy), hashes: make(map[string]uint64), places: make(map[place]*discovered)}
 	for i := range o.Workers {
 		s.locals = append(s.locals, newLocal(&o, i))
 	}
@@ -75,7 +76,7 @@ func (s *Server) Apply(routes map[string]*config.RouteConfiguration) {
 	defer s.mu.Unlock()
 	for name, c := range routes {
 		h := s.holder(name)
-		if t := h.table.Load(); t != nil && (t.routes.Config == c || c.Hash != 0 && t.routes.Config.Hash == c.Hash) {
+		if t := h.table.Load(); t != nil && t.routes.Config == c { // link keeps the pointers of what is unchanged
 			continue
 		}
 		h.table.Store(&table{routes: route.Compile(c)})
@@ -104,7 +105,8 @@ type Proxy struct {
 	listener *config.Listener
 	routes   *holder
 	chain    *chain
-	chains   sync.Map // *config.Route with own filters → *chain
+	found    *discovered // nil: no filter is discovered
+	chains   sync.Map    // *config.Route with own filters → *chain
 	logs     *telemetry.Log
 	h1       []*h1.Options
 	h2       []*h2.Options
@@ -119,7 +121,20 @@ type Proxy struct {
 // Build compiles a connection manager. An access log that can't be opened is
 // reported with a Proxy that works without it.
 func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Proxy, error) {
-	p := &Proxy{server: s, config: m, listener: l, name: []byte(m.ServerName), via: []byte(m.Via),
+	return s.buildAt(m, l, nil)
+}
+
+// BuildIn is Build for a manager of chain c, whose discovered filters follow
+// Rediscover.
+func (s *Server) BuildIn(m *config.HTTPConnectionManager, l *config.Listener, c *config.FilterChain) (*Proxy, error) {
+	if !discovers(m) {
+		return s.buildAt(m, l, nil)
+	}
+	return s.buildAt(m, l, s.found(place{l.Name, c.Hash, m.StatPrefix}))
+}
+
+func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, found *discovered) (*Proxy, error) {
+	p := &Proxy{found: found, server: s, config: m, listener: l, name: []byte(m.ServerName), via: []byte(m.Via),
 		early: route.CompileMutations(m.EarlyHeaderMutation)}
 	if len(p.name) == 0 {
 		p.name = []byte("envoy")
@@ -130,10 +145,13 @@ func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Pr
 	if p.chain, err = p.build(m.Filters); err != nil {
 		return nil, err
 	}
-	if m.Routes != nil {
+	switch {
+	case p.found != nil && m.Routes != nil:
+		p.routes = &p.found.routes
+	case m.Routes != nil:
 		p.routes = &holder{}
 		p.routes.table.Store(&table{routes: route.Compile(m.Routes)})
-	} else {
+	default:
 		s.mu.Lock()
 		p.routes = s.holder(m.RouteName)
 		s.mu.Unlock()
@@ -269,6 +287,10 @@ func (p *Proxy) build(list []config.HTTPFilter) (*chain, error) {
 		if _, off := f.Policy.(*config.DisabledFilter); off {
 			continue
 		}
+		if f.Discovery != nil && f.Policy == nil {
+			c.filters = append(c.filters, missing{})
+			continue
+		}
 		h, err := p.server.opts.Filters(f, p.config, p.listener)
 		if err != nil {
 			return nil, err
@@ -287,7 +309,7 @@ func (p *Proxy) build(list []config.HTTPFilter) (*chain, error) {
 // chainOf gives the filters of a route: its own list where it overrides some.
 func (p *Proxy) chainOf(r *config.Route) *chain {
 	if r == nil || r.Filters == nil {
-		return p.chain
+		return p.filters()
 	}
 	if c, ok := p.chains.Load(r); ok {
 		return c.(*chain)
@@ -295,7 +317,7 @@ func (p *Proxy) chainOf(r *config.Route) *chain {
 	// The first request of a route builds its chain; another worker's may do so too.
 	c, err := p.build(r.Filters)
 	if err != nil {
-		c = p.chain // link has checked the policies: can't happen
+		c = p.filters() // link has checked the policies: can't happen
 	}
 	p.chains.Store(r, c)
 	return c
@@ -308,6 +330,15 @@ func (p *Proxy) group(l *local) *telemetry.Group {
 		p.groups[l.index] = g
 	}
 	return g
+}
+
+// Refused counts a connection whose handshake failed: Envoy's connection manager
+// is there before it. It is called on the worker.
+func (s *Server) Refused(worker int, m *config.HTTPConnectionManager) {
+	v := s.locals[worker].group(m.StatPrefix).Values
+	v[cxTotal]++
+	v[cxSSLTotal]++
+	v[cxDestroy]++
 }
 
 // Serve implements downstream.Terminal.
