@@ -26,9 +26,6 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if err != nil {
 		return err
 	}
-	if err := checkBootstrap(boot); err != nil {
-		return err
-	}
 	if f.mode == "validate" {
 		_, err := fmt.Fprintf(h.stdout, "configuration '%s' OK\n", f.config)
 		return err
@@ -108,18 +105,6 @@ func overlay(base, over map[string]any) {
 		}
 		base[k] = v
 	}
-}
-
-// checkBootstrap finds what only the whole shows: an ADS server that is none of
-// the static clusters. Envoy's words, which operators grep for.
-func checkBootstrap(b *config.Bootstrap) error {
-	if b.ADS == nil {
-		return nil
-	}
-	if _, ok := b.Static.Clusters[b.ADS.Cluster]; !ok {
-		return fmt.Errorf("Unknown gRPC client cluster '%s'", b.ADS.Cluster) //nolint:staticcheck // Envoy's sentence
-	}
-	return nil
 }
 
 func newLog(h host, level string, asJSON bool) (*slog.LevelVar, *slog.Logger, error) {

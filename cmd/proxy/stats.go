@@ -9,7 +9,6 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener"
-	"sluice/listener/downstream"
 )
 
 // scrapeLimit bounds how long a scrape waits for a worker.
@@ -141,9 +140,4 @@ func emitListener(emit func(telemetry.Metric), prefix string, n *listener.Counte
 	shared("http_inspector.http11_found", n.HTTP11)
 	shared("http_inspector.http2_found", n.HTTP2)
 	shared("http_inspector.http_not_found", n.HTTPNotFound)
-}
-
-// tcpDone counts a TCP connection that is over.
-func (r *reporting) tcpDone(worker int, _ *config.TCPProxy, d *downstream.Connection, rec *telemetry.Record) {
-	r.istioTCP(worker, d, rec)
 }
