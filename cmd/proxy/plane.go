@@ -47,6 +47,7 @@ type planeOptions struct {
 	workers     int
 	visibleWait bool
 	drain       time.Duration
+	gradual     bool
 	flush       time.Duration
 	maxConns    uint64
 	keep        func(cluster string) bool
@@ -80,7 +81,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
 		Refused: p.reports.refused,
 		Count:   p.reports.count, PeerFrame: metadataexchange.Frame(node.Any), PeerMetadata: peerMetadata,
-		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
+		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
 }
@@ -119,9 +120,10 @@ func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
 	p.http.Apply(s.Routes)
-	if err := p.http.Prepare(s.Listeners); err != nil {
-		p.log.Error("connection managers", "error", err)
+	if err := p.http.Rediscover(s.Listeners); err != nil {
+		p.log.Error("discovered filters", "error", err)
 	}
+	defer p.http.Retire(s.Listeners)
 	return p.listeners.Apply(ctx, s.Listeners)
 }
 
@@ -132,8 +134,12 @@ func (p *plane) secret(name string) *config.Secret {
 	return nil
 }
 
-func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
-	return p.http.Terminal(m, l)
+func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, c *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
+	t, err := p.http.Terminal(m, l, c)
+	if err != nil {
+		p.log.Error("connection manager", "listener", l.Name, "error", err)
+	}
+	return t
 }
 
 // allSecrets are the secrets in force, by name.

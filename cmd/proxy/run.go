@@ -119,6 +119,7 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 	}
 	if p.pod != nil {
 		o.Secrets, o.NameTable = p.pod.source.Secrets(), p.pod.dns
+		o.StaticFirst, o.Peer = true, p.pod.agent.Text("discoveryAddress")
 	}
 	return o
 }

@@ -46,6 +46,9 @@ func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {
 
 // refused logs a connection that no terminal had: the listener's own access log.
 func (r *reporting) refused(c *downstream.Connection, flag, details string) {
+	if m := manager(c.Chain); m != nil {
+		r.plane.http.Refused(c.Conn.Worker().Index(), m)
+	}
 	if len(c.Listener.AccessLogs) == 0 {
 		return
 	}
@@ -56,6 +59,19 @@ func (r *reporting) refused(c *downstream.Connection, flag, details string) {
 		record.Flags.Set(telemetry.FlagOf(flag))
 	}
 	r.writers[w.Index()].Emit(r.log(c.Listener, c.Listener.AccessLogs), &record)
+}
+
+// manager gives the connection manager of a chain, nil for none.
+func manager(c *config.FilterChain) *config.HTTPConnectionManager {
+	if c == nil {
+		return nil
+	}
+	for _, f := range c.Filters {
+		if m, ok := f.(*config.HTTPConnectionManager); ok {
+			return m
+		}
+	}
+	return nil
 }
 
 // count adds to a statistic that a network filter names itself, such as
