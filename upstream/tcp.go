@@ -14,7 +14,8 @@ import (
 type Stream struct {
 	Conn    *worker.Conn
 	Host    *Host
-	TLS     *telemetry.TLS
+	TLS     *telemetry.TLS // nil: plain
+	ALPN    string         // agreed on in the handshake
 	cluster *Cluster
 	closed  bool
 }
@@ -132,7 +133,7 @@ func (d *dialing) OnConnect(w *worker.Conn, err error) {
 	}
 	t := d.h.TLS()
 	if t == nil {
-		d.ready(nil)
+		d.ready(&pool.Session{})
 		return
 	}
 	o := pool.SecureOptions{Timeout: time.Duration(0)}
@@ -145,7 +146,7 @@ func (d *dialing) OnConnect(w *worker.Conn, err error) {
 		case err != nil:
 			d.refused(err.Error())
 		default:
-			d.ready(s.TLS)
+			d.ready(s)
 		}
 	})
 }
@@ -157,13 +158,13 @@ func (d *dialing) refused(reason string) {
 }
 
 // ready hands the connection over; its new owner sets the handler.
-func (d *dialing) ready(t *telemetry.TLS) {
+func (d *dialing) ready(s *pool.Session) {
 	d.over = true
 	d.c.local.worker.Stop(&d.timer)
 	d.h.Report(Connected)
 	d.h.Report(RequestDone)
 	d.w.PauseRead()
-	d.done(&Stream{Conn: d.w, Host: d.h, TLS: t, cluster: d.c}, nil)
+	d.done(&Stream{Conn: d.w, Host: d.h, TLS: s.TLS, ALPN: s.ALPN, cluster: d.c}, nil)
 }
 
 // OnData implements worker.Handler: bytes that came before the hand-over wait.

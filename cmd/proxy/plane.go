@@ -68,6 +68,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
 	env := func(name string) string { v, _ := h.lookup(name); return v }
 	node := telemetry.NewNode(o.node, nil)
+	frame := metadataexchange.Frame(node.Any)
 	p.reports = newReporting(p, node, env)
 	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
@@ -76,9 +77,9 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log},
 		Refused: p.reports.refused,
-		Count:   p.reports.count, PeerFrame: metadataexchange.Frame(node.Any), PeerMetadata: peerMetadata,
+		Count:   p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil

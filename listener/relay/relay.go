@@ -6,11 +6,13 @@ package relay
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/tcpproxy"
 	"sluice/upstream"
 	"sluice/upstream/balance"
@@ -18,7 +20,9 @@ import (
 )
 
 // Connect opens upstream connections for TCP chains; it is tcpproxy's Connect.
-func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
+// frame (of metadataexchange.Frame) goes ahead to upstreams that take part in
+// istio.metadata_exchange.
+func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 	return func(d *downstream.Connection, r *tcpproxy.Request, done func(tcpproxy.Upstream, error)) func() {
 		w := d.Conn.Worker()
 		c := clusters.Local(w.Index()).Get(r.Cluster)
@@ -37,9 +41,22 @@ func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
 				done(tcpproxy.Upstream{}, failure(c, err))
 				return
 			}
-			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, Closed: func(error) { s.Close() }}, nil)
+			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, TLS: s.TLS, Peer: exchange(c.Config, s, frame),
+				Closed: func(error) { s.Close() }}, nil)
 		})
 	}
+}
+
+// exchange puts the metadata exchange around a connection that agreed on it. No
+// byte of it was opened yet: the handshake ended in this very call.
+func exchange(c *config.Cluster, s *upstream.Stream, frame []byte) *tcpproxy.Peer {
+	x := c.TCPExchange
+	if x == nil || s.ALPN != x.Protocol || s.Conn.Layer() == nil {
+		return nil
+	}
+	p := &tcpproxy.Peer{}
+	s.Conn.SetLayer(metadataexchange.Wrap(s.Conn.Layer(), frame, func(msg []byte) { p.Metadata = slices.Clone(msg) }))
+	return p
 }
 
 func failure(c *upstream.Cluster, err error) error {
@@ -147,7 +164,7 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
-		UpstreamLocal: t.UpstreamLocal, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic}
+		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic}
 	if t.Started {
 		r.LogType = "TcpUpstreamConnected"
 	}
@@ -159,6 +176,9 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 		if r.UpstreamHost == "" {
 			r.UpstreamHost = t.Host.Address.String()
 		}
+	}
+	if t.UpstreamPeer != nil {
+		r.UpstreamPeer = telemetry.ParsePeerAny(t.UpstreamPeer.Metadata)
 	}
 	for _, f := range t.Flags {
 		r.Flags.Set(telemetry.FlagOf(f))

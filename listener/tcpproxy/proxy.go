@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
-	"sluice/internal/tlsconn"
+	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 )
@@ -31,10 +31,15 @@ type Upstream struct {
 	Conn    *worker.Conn
 	Host    *config.Endpoint
 	Cluster string
-	TLS     *tlsconn.State // nil: plain
+	TLS     *telemetry.TLS // nil: plain
+	Peer    *Peer          // nil: the connection has no metadata exchange
 	// Closed is called once, when the relay is over; nil: nobody wants to know.
 	Closed func(err error)
 }
+
+// Peer is what the upstream's istio.metadata_exchange tells: Metadata is nil until
+// its frame came.
+type Peer struct{ Metadata []byte }
 
 // Connect opens an upstream connection for d. done is called once on d's
 // worker, later than Connect returns, with an established connection or an
@@ -63,7 +68,8 @@ type Record struct {
 	Started    bool // flush_access_log_on_connected: the record of the beginning
 
 	UpstreamLocal, UpstreamRemote netip.AddrPort
-	UpstreamTLS                   *tlsconn.State
+	UpstreamTLS                   *telemetry.TLS
+	UpstreamPeer                  *Peer
 
 	Start, Connected, End         int64  // Worker.Now; Connected is 0 if it never was
 	Received, Sent                uint64 // downstream
@@ -173,7 +179,7 @@ func (r *relay) connected(u Upstream, err error) {
 		r.rec.Cluster = u.Cluster
 	}
 	r.rec.UpstreamLocal, r.rec.UpstreamRemote = u.Conn.LocalAddr(), u.Conn.RemoteAddr()
-	r.upstream, r.rec.UpstreamTLS = u, u.TLS
+	r.upstream, r.rec.UpstreamTLS, r.rec.UpstreamPeer = u, u.TLS, u.Peer
 	r.up.conn = u.Conn
 	r.last = r.p.w.Now()
 	if d := r.down.conn; d.Layer() != nil || u.Conn.Layer() != nil {
