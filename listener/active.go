@@ -42,18 +42,6 @@ type active struct {
 	count   *Counters
 }
 
-// Counters are one listener's on one worker. They are read on the worker.
-type Counters struct {
-	Total, Active, Overflow, GlobalOverflow  uint64
-	NoMatch, PreTimeout, PreActive           uint64
-	TLSFound, TLSNotFound, HelloTooLarge     uint64
-	HTTP10, HTTP11, HTTP2, HTTPNotFound      uint64
-	ProxyErrors, ProxyNotFound               uint64
-	Handshakes, HandshakeErrors              uint64
-	FailNoCert, FailError, FailSAN, FailHash uint64
-	NoCert                                   uint64
-}
-
 // acceptor is a listening socket; to changes when the listener does.
 type acceptor struct {
 	to    *active

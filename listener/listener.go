@@ -49,10 +49,8 @@ type Options struct {
 	// Handshakes runs TLS; Secrets finds SDS secrets by name, from any goroutine.
 	Handshakes *tlsconn.Pool
 	Secrets    tlsconn.Secrets
-	// Refused is told of a connection that ended before a terminal had it, with
-	// Envoy's response flag ("NR", "" for a failed handshake) and details.
-	Refused func(c *downstream.Connection, flag, details string)
-	// Closed is told of every connection's end, for counters; nil: nobody.
+	// Closed is told of every connection's end, also of one that no terminal had,
+	// for the listener's access log; nil: nobody.
 	Closed func(c *downstream.Connection)
 	// DrainTime is how long connections of removed or changed chains may go on.
 	DrainTime time.Duration
@@ -68,6 +66,8 @@ type Listeners struct {
 	perW    []*onWorker
 	global  atomic.Int64 // connections, counted only with MaxConnections
 	nextID  atomic.Uint64
+	created atomic.Uint64 // listeners placed, counted once a worker
+	failed  atomic.Uint64
 }
 
 // placed is a listener as the control goroutine knows it.
@@ -77,6 +77,7 @@ type placed struct {
 	bound  []netip.AddrPort // with the ports that the kernel chose
 	shared *shared
 	active []*active // by worker
+	tls    map[*config.FilterChain]*tlsconn.ServerContext
 }
 
 // shared is what all workers of a listener share.
@@ -109,6 +110,7 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 			continue
 		}
 		if err := l.place(ctx, c); err != nil {
+			l.failed.Add(uint64(len(l.perW)))
 			errs = append(errs, fmt.Errorf("listener %q: %w", c.Name, err))
 		}
 	}
@@ -116,6 +118,11 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 		if !wanted[name] {
 			delete(l.current, name)
 			errs = append(errs, l.each(ctx, func(o *onWorker, i int) { o.remove(p.active[i]) }))
+		}
+	}
+	for _, p := range l.current {
+		for _, x := range p.tls {
+			x.Refresh()
 		}
 	}
 	return errors.Join(errs...)
@@ -139,15 +146,16 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 		p.shared = old.shared
 	}
 	sameFrame := old != nil && sameButChains(old.config, c)
-	tls := l.contexts(c)
+	p.tls = l.contexts(c, old, sameFrame)
 	for i := range l.perW {
 		var before *active
 		if old != nil {
 			before = old.active[i]
 		}
-		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, tls, sameFrame))
+		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, p.tls, sameFrame))
 	}
 	l.current[c.Name] = p
+	l.created.Add(uint64(len(l.perW)))
 	return l.each(ctx, func(o *onWorker, i int) {
 		var before *active
 		if old != nil {
@@ -162,11 +170,22 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 }
 
 // contexts makes the TLS contexts of a listener's chains, once for all workers:
-// a session must resume on whichever of them the client comes to.
-func (l *Listeners) contexts(c *config.Listener) map[*config.FilterChain]*tlsconn.ServerContext {
+// a session must resume on whichever of them the client comes to. Chains that
+// old (nil: none) has unchanged keep theirs.
+func (l *Listeners) contexts(c *config.Listener, old *placed, sameFrame bool) map[*config.FilterChain]*tlsconn.ServerContext {
 	m := map[*config.FilterChain]*tlsconn.ServerContext{}
+	known := map[uint64]*tlsconn.ServerContext{}
+	if sameFrame {
+		for f, x := range old.tls {
+			known[f.Hash] = x
+		}
+	}
 	for _, f := range append([]*config.FilterChain{c.DefaultChain}, c.Chains...) {
-		if f != nil && f.TLS != nil {
+		switch {
+		case f == nil || f.TLS == nil:
+		case f.Hash != 0 && known[f.Hash] != nil:
+			m[f] = known[f.Hash]
+		default:
 			m[f] = tlsconn.NewServerContext(f.TLS, l.opts.Secrets)
 		}
 	}
@@ -191,6 +210,10 @@ func (l *Listeners) each(ctx context.Context, f func(o *onWorker, i int)) error 
 	}
 	return nil
 }
+
+// Created counts the listeners placed and those that couldn't be, once for each
+// worker as Envoy does.
+func (l *Listeners) Created() (placed, failed uint64) { return l.created.Load(), l.failed.Load() }
 
 // Bound gives a running listener's socket addresses, with the ports the kernel chose.
 func (l *Listeners) Bound(name string) []netip.AddrPort {

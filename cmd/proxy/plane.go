@@ -77,9 +77,9 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log},
-		Refused: p.reports.refused,
-		Count:   p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live},
+		Closed: p.reports.closed,
+		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil

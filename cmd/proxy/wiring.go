@@ -47,16 +47,19 @@ func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {
 	return l.(*telemetry.Log)
 }
 
-// refused logs a connection that no terminal had: the listener's own access log.
-func (r *reporting) refused(c *downstream.Connection, flag, details string) {
+// closed writes the listener's own access log, of every connection.
+func (r *reporting) closed(c *downstream.Connection) {
 	if len(c.Listener.AccessLogs) == 0 {
 		return
 	}
 	facts := relay.Facts(c)
 	w := c.Conn.Worker()
-	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.Began, Start: c.Start, End: w.Now(), Remote: c.Src, Details: details}
-	if flag != "" {
-		record.Flags.Set(telemetry.FlagOf(flag))
+	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.Began, Start: c.Start, End: w.Now(), Remote: c.Src, Details: c.Details, Dynamic: c.Dynamic}
+	if c.Flag != "" {
+		record.Flags.Set(telemetry.FlagOf(c.Flag))
+	}
+	if c.Served {
+		record.BytesIn, record.BytesOut = c.Conn.BytesRead(), c.Conn.BytesWritten()
 	}
 	r.writers[w.Index()].Emit(r.log(c.Listener, c.Listener.AccessLogs), &record)
 }

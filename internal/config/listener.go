@@ -39,7 +39,7 @@ type Listener struct {
 	Chains              []*FilterChain
 	DefaultChain        *FilterChain // nil: none
 	BufferLimit         int          // per_connection_buffer_limit_bytes; 1 MiB when absent
-	StatPrefix          string       // default: the address
+	StatPrefix          string       // "": statistics go by the bound address
 	AccessLogs          []*AccessLog
 	IgnoreGlobalCxLimit bool
 	DrainModifyOnly     bool // drain_type MODIFY_ONLY
@@ -79,7 +79,20 @@ func (i *Inspector) Disabled(port uint16) bool {
 type OriginalSrc struct{ Mark uint32 }
 
 // ProxyProtocol reads a PROXY header (v1 or v2) first.
-type ProxyProtocol struct{ AllowWithoutHeader bool }
+type ProxyProtocol struct {
+	AllowWithoutHeader bool
+	StatPrefix         string  // with a dot at its end, or ""
+	Disallowed         [2]bool // by version
+	Rules              []TLVRule
+	Pass               []byte // types of TLVs that upstream PROXY headers may have; see PassAll
+	PassAll            bool
+}
+
+// TLVRule puts the value of a TLV into dynamic metadata.
+type TLVRule struct {
+	Type           byte
+	Namespace, Key string
+}
 
 // FilterChain is what is done with the connections that fit Match.
 type FilterChain struct {

@@ -290,8 +290,10 @@ func upstreamOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 		return count(dst, r.UpHeadOut)
 	case "UPSTREAM_HEADER_BYTES_RECEIVED":
 		return count(dst, r.UpHeadIn)
-	case "UPSTREAM_CLOSE_REASON", "UPSTREAM_LOCAL_CLOSE_REASON", "UPSTREAM_DETECTED_CLOSE_TYPE":
+	case "UPSTREAM_CLOSE_REASON", "UPSTREAM_LOCAL_CLOSE_REASON":
 		return dst, missing
+	case "UPSTREAM_DETECTED_CLOSE_TYPE":
+		return str(dst, r.UpstreamClose)
 	}
 	return tlsOp(dst, strings.TrimPrefix(it.Op, "UPSTREAM_"), r.UpstreamTLS)
 }
@@ -320,6 +322,8 @@ func connOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 		return addr(dst, c.Local)
 	case "DOWNSTREAM_LOCAL_PORT":
 		return count(dst, uint64(c.Local.Port()))
+	case "DOWNSTREAM_DETECTED_CLOSE_TYPE":
+		return str(dst, r.DownstreamClose)
 	case "CONNECTION_ID":
 		return count(dst, c.ID)
 	case "STREAM_ID":

@@ -104,6 +104,8 @@ type Record struct {
 	UpstreamProtocol    Protocol
 	UpstreamTLS         *TLS
 	UpstreamFailure     string
+	DownstreamClose     string // Normal, LocalReset, RemoteReset; "": not known
+	UpstreamClose       string
 	UpstreamConn        uint64
 	Attempts            int
 

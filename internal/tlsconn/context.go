@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"sluice/internal/config"
@@ -24,7 +25,7 @@ type Secrets func(name string) *config.Secret
 type ServerContext struct {
 	config  *config.DownstreamTLS
 	secrets Secrets
-	built   atomic.Pointer[material]
+	built   built
 }
 
 // ClientContext is what a cluster needs for its handshakes. It is safe for
@@ -32,7 +33,14 @@ type ServerContext struct {
 type ClientContext struct {
 	config  *config.UpstreamTLS
 	secrets Secrets
-	built   atomic.Pointer[material]
+	built   built
+}
+
+// built is a context's material and how often secrets by name changed it.
+type built struct {
+	material atomic.Pointer[material]
+	mu       sync.Mutex // one builds at a time
+	updates  atomic.Uint64
 }
 
 // material is the outcome of resolved secrets: a tls.Config to clone and a
@@ -58,6 +66,19 @@ func NewClientContext(c *config.UpstreamTLS, s Secrets) *ClientContext {
 // Ready reports whether all secrets are there.
 func (x *ServerContext) Ready() bool { return !x.current().missing }
 
+// Updates counts the secrets by name that were taken over, as Envoy's
+// ssl_context_update_by_sds does.
+func (x *ServerContext) Updates() uint64 { return x.built.updates.Load() }
+
+// Updates is explained at ServerContext.Updates.
+func (x *ClientContext) Updates() uint64 { return x.built.updates.Load() }
+
+// Refresh takes changed secrets over now instead of at the next handshake.
+func (x *ServerContext) Refresh() { x.current() }
+
+// Refresh is explained at ServerContext.Refresh.
+func (x *ClientContext) Refresh() { x.current() }
+
 // Ready reports whether all secrets are there.
 func (x *ClientContext) Ready() bool { return !x.current().missing }
 
@@ -78,12 +99,17 @@ func defaultSuites() []uint16 {
 	}
 }
 
-// current gives the material, built anew if a secret changed. Two goroutines
-// may build it at once; that costs time only.
-func current(built *atomic.Pointer[material], p *config.TLSParams, s Secrets, finish func(*material)) *material {
+// current gives the material, built anew if a secret changed.
+func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *material {
 	refs := resolve(p, s)
-	if m := built.Load(); m != nil && slices.Equal(m.refs, refs) {
+	if m := b.material.Load(); m != nil && slices.Equal(m.refs, refs) {
 		return m
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.material.Load()
+	if before != nil && slices.Equal(before.refs, refs) {
+		return before
 	}
 	m := &material{refs: refs, base: &tls.Config{
 		MinVersion:                  p.Min,
@@ -111,8 +137,25 @@ func current(built *atomic.Pointer[material], p *config.TLSParams, s Secrets, fi
 	}
 	m.verifier, m.missing = newVerifier(p.Validation, refs[len(refs)-1], m.missing)
 	finish(m)
-	built.Store(m)
+	b.material.Store(m)
+	b.updates.Add(changed(before, m, p))
 	return m
+}
+
+// changed counts the secrets by name that m has and before hadn't.
+func changed(before, m *material, p *config.TLSParams) (n uint64) {
+	named := func(i int) bool {
+		if i < len(p.Certificates) {
+			return p.Certificates[i].Name != ""
+		}
+		return p.Validation != nil && p.Validation.Ref.Name != ""
+	}
+	for i, r := range m.refs {
+		if r != nil && named(i) && (before == nil || before.refs[i] != r) {
+			n++
+		}
+	}
+	return n
 }
 
 // resolve finds the secrets of p: its certificates, then its validation context.

@@ -30,6 +30,7 @@ func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 			return clusters.Local(w.Index()).Refuse(func() { done(tcpproxy.Upstream{}, &tcpproxy.Failure{Flag: "NC"}) })
 		}
 		var q upstream.Query
+		q.From = &upstream.From{Src: d.Src, Dst: d.Dst, TLVs: d.TLVs}
 		if d.Restored {
 			q.OriginalDst = d.Dst
 		}
@@ -42,7 +43,7 @@ func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 				return
 			}
 			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, TLS: s.TLS, Peer: exchange(c.Config, s, frame),
-				Closed: func(error) { s.Close() }}, nil)
+				Closed: s.Ended}, nil)
 		})
 	}
 }
@@ -87,6 +88,7 @@ type onWorker struct {
 	set    *telemetry.Set
 	writer telemetry.Writer
 	groups map[string]*telemetry.Group // by stat_prefix
+	live   tcpproxy.Live
 }
 
 // NewReports makes a Reports; sets are the workers', env answers
@@ -96,6 +98,10 @@ func NewReports(files *telemetry.Files, clusters *upstream.Clusters, sets []*tel
 	for i, s := range sets {
 		p.workers = append(p.workers, onWorker{set: s, groups: make(map[string]*telemetry.Group),
 			writer: telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)}})
+	}
+	for i := range p.workers {
+		on := &p.workers[i]
+		on.set.Before(func() { on.live.Each(func(t *tcpproxy.Record) { p.moved(i, t) }) })
 	}
 	return p
 }
@@ -117,44 +123,6 @@ func (p *Reports) log(f *config.TCPProxy) *telemetry.Log {
 	return l
 }
 
-// The counters of a TCP chain.
-const (
-	cxTotal = iota
-	cxNoRoute
-	cxIdle
-	cxMaxDuration
-	cxRx
-	cxTx
-)
-
-func tcpStats() []telemetry.Stat {
-	return []telemetry.Stat{{Name: "downstream_cx_total"}, {Name: "downstream_cx_no_route"}, {Name: "idle_timeout"},
-		{Name: "max_downstream_connection_duration"}, {Name: "downstream_cx_rx_bytes_total"}, {Name: "downstream_cx_tx_bytes_total"}}
-}
-
-func (p *Reports) count(w *onWorker, t *tcpproxy.Record) {
-	g := w.groups[t.Filter.StatPrefix]
-	if g == nil {
-		g = w.set.Add("tcp", t.Filter.StatPrefix, tcpStats())
-		w.groups[t.Filter.StatPrefix] = g
-	}
-	v := g.Values
-	v[cxTotal]++
-	v[cxRx] += t.Received
-	v[cxTx] += t.Sent
-	if t.IdleTimeout {
-		v[cxIdle]++
-	}
-	if t.MaxDuration {
-		v[cxMaxDuration]++
-	}
-	for _, f := range t.Flags {
-		if f == "NC" {
-			v[cxNoRoute]++
-		}
-	}
-}
-
 // Log implements tcpproxy.Options.Log.
 func (p *Reports) Log(t *tcpproxy.Record) {
 	d := t.Downstream
@@ -164,7 +132,7 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
-		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic}
+		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, DownstreamClose: t.DownstreamClose, UpstreamClose: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Dynamic}
 	if t.Started {
 		r.LogType = "TcpUpstreamConnected"
 	}
@@ -194,7 +162,7 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	}
 	on := &p.workers[w.Index()]
 	if !t.Started {
-		p.count(on, t)
+		p.count(w.Index(), t)
 	}
 	on.writer.Emit(p.log(t.Filter), &r)
 }
