@@ -60,6 +60,7 @@ type kindState struct {
 	nonce   string // of the last answer on this stream
 	pending []ack  // held back
 	kept    map[string]*kept
+	named   map[uint64]string // names by content, for forms that don't tell them
 	// The last refusal and when; empty when the last answer was taken.
 	refusal   string
 	refusedAt time.Time
@@ -115,7 +116,7 @@ func (k *kindState) refusedBefore(name string, hash uint64) *failed {
 }
 
 func newKindState(k kind) *kindState {
-	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, counts: map[string]*updates{}}
+	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, named: map[uint64]string{}, counts: map[string]*updates{}}
 }
 
 // hold gives the record of a name, making it.

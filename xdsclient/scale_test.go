@@ -170,3 +170,27 @@ func TestNameTableComesWithoutAName(t *testing.T) {
 		t.Errorf("a broken table replaced the good one: %q", c.kinds[nds].refusal)
 	}
 }
+
+func TestUnchangedPushIsTakenWithoutTranslatingIt(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		c := New(Options{ADS: &config.ADS{Delta: !whole, Cluster: "x", CDS: true}, Translate: translate.Default()})
+		push := bigClusters(t, 3)
+		push.full = whole
+		if whole {
+			for i := range push.resources {
+				push.resources[i].name = ""
+			}
+		}
+		c.answer(push)
+		before := c.accepted.Clusters["outbound|80||svc-1.demo.svc.cluster.local"]
+		c.opts.Translate = nil // whoever translates now panics
+		push.version, push.nonce = "2", "2"
+		c.answer(push)
+		if c.kinds[cds].refusal != "" || c.kinds[cds].successes != 2 || c.accepted.Clusters[before.Name] != before {
+			t.Errorf("whole=%v: %q, %d successes", whole, c.kinds[cds].refusal, c.kinds[cds].successes)
+		}
+		if got := c.kinds[cds].kept[before.Name].version; whole && got != "2" {
+			t.Errorf("version %q of an unchanged cluster", got)
+		}
+	}
+}

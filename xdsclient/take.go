@@ -104,8 +104,11 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 	h := fnv.New64a()
 	h.Write(r.body.Value)
 	d.hash = h.Sum64()
-	if old := k.kept[r.name]; r.name != "" && old != nil && old.body != nil && old.hash == d.hash {
-		return d, nil
+	if d.name == "" {
+		d.name = k.named[d.hash]
+	}
+	if old := k.kept[d.name]; d.name != "" && old != nil && old.body != nil && old.hash == d.hash {
+		return d, nil // as it is in force
 	}
 	if f := k.refusedBefore(r.name, d.hash); f != nil {
 		d.name = r.name
@@ -146,7 +149,9 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) bool {
 	}
 	x.version = version
 	if d.value != nil {
+		delete(k.named, x.hash)
 		x.body, x.hash, x.at = d.body, d.hash, c.opts.Now()
+		k.named[d.hash] = d.name
 	}
 	c.put(d, version)
 	return true

@@ -21,7 +21,7 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if err != nil {
 		return err
 	}
-	registry := translate.Default()
+	registry := newRegistry(h)
 	boot, err := registry.Bootstrap(text)
 	if err != nil {
 		return err
@@ -154,4 +154,11 @@ func keepStats(m *config.StatsMatcher) func(string) bool {
 		}
 		return !m.Include
 	}
+}
+
+// newRegistry translates with this process's environment at hand.
+func newRegistry(h host) *translate.Registry {
+	r := translate.Default()
+	r.Env = h.lookup
+	return r
 }

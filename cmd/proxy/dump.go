@@ -46,63 +46,55 @@ func (d *dumper) listeners(ctx context.Context, w io.Writer, asJSON bool) error 
 }
 
 func (d *dumper) clusters(ctx context.Context, w io.Writer, asJSON bool) error {
-	hosts, err := d.process.plane.clusters.Hosts(ctx)
-	if err != nil {
-		return err
-	}
+	list := d.process.plane.clusters.Describe()
 	if asJSON {
-		return json.NewEncoder(w).Encode(map[string]any{"cluster_statuses": clusterStatuses(hosts)})
+		return json.NewEncoder(w).Encode(map[string]any{"cluster_statuses": clusterStatuses(list)})
 	}
-	last := ""
-	for _, h := range hosts {
-		if h.Cluster != last {
-			last = h.Cluster
-			fmt.Fprintf(w, "%[1]s::observability_name::%[1]s\n", h.Cluster)
+	for _, c := range list {
+		name := c.Config.Name
+		fmt.Fprintf(w, "%[1]s::observability_name::%[1]s\n", name)
+		for i := range c.Hosts {
+			h := &c.Hosts[i]
+			fmt.Fprintf(w, "%[1]s::%[2]s::health_flags::%[3]s\n%[1]s::%[2]s::weight::%[4]d\n%[1]s::%[2]s::hostname::%[5]s\n%[1]s::%[2]s::priority::%[6]d\n",
+				name, h.Address, healthFlags(h), h.Endpoint.Weight, h.Hostname, h.Priority)
 		}
-		if h.Address == "" {
-			continue
-		}
-		at := h.Cluster + "::" + h.Address + "::"
-		fmt.Fprintf(w, "%[1]scx_active::%[2]d\n%[1]shealth_flags::%[3]s\n%[1]sweight::%[4]d\n%[1]shostname::%[5]s\n%[1]spriority::%[6]d\n",
-			at, h.Connections, healthFlags(h), h.Weight, h.Hostname, h.Priority)
 	}
-	return nil
+	return ctx.Err()
 }
 
-func healthFlags(h upstream.HostStatus) string {
-	switch {
-	case h.Ejected:
-		return "/failed_outlier_check"
-	case !h.Health.Usable():
-		return "/failed_eds_health"
+func healthFlags(h *upstream.HostStatus) string {
+	flags := ""
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{{h.Ejected, "/failed_outlier_check"}, {h.FailedActive, "/failed_active_hc"}, {h.FailedByEDS, "/failed_eds_health"}, {h.DegradedByEDS, "/degraded_eds_health"}} {
+		if f.set {
+			flags += f.name
+		}
 	}
-	return "healthy"
+	if flags == "" {
+		return "healthy"
+	}
+	return flags
 }
 
 // clusterStatuses is the shape of envoy.admin.v3.Clusters that istioctl reads.
-func clusterStatuses(hosts []upstream.HostStatus) []any {
-	type status struct {
-		Name  string `json:"name"`
-		Hosts []any  `json:"host_statuses,omitempty"`
+func clusterStatuses(list []upstream.ClusterStatus) []any {
+	out := []any{}
+	for _, c := range list {
+		hosts := []any{}
+		for i := range c.Hosts {
+			h := &c.Hosts[i]
+			health := map[string]any{"eds_health_status": edsHealth(h.EDSHealth)}
+			if h.Ejected {
+				health["failed_outlier_check"] = true
+			}
+			hosts = append(hosts, map[string]any{"address": addressJSON(h.Address), "health_status": health, "weight": h.Endpoint.Weight,
+				"hostname": h.Hostname, "priority": h.Priority, "locality": map[string]string{"region": h.Region, "zone": h.Zone, "sub_zone": h.SubZone}})
+		}
+		out = append(out, map[string]any{"name": c.Config.Name, "observability_name": c.Config.Name, "host_statuses": hosts})
 	}
-	var list []any
-	var at *status
-	for _, h := range hosts {
-		if at == nil || at.Name != h.Cluster {
-			at = &status{Name: h.Cluster}
-			list = append(list, at)
-		}
-		if h.Address == "" {
-			continue
-		}
-		health := map[string]any{"eds_health_status": edsHealth(h.Health)}
-		if h.Ejected {
-			health["failed_outlier_check"] = true
-		}
-		at.Hosts = append(at.Hosts, map[string]any{"address": addressJSON(h.Address), "health_status": health, "weight": h.Weight,
-			"hostname": h.Hostname, "priority": h.Priority})
-	}
-	return list
+	return out
 }
 
 func edsHealth(h config.HealthStatus) string {

@@ -55,8 +55,9 @@ type planeOptions struct {
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p := &plane{log: log, metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
+	base := time.Now()
 	for i := range o.workers {
-		w, err := worker.New(worker.Options{Index: i, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
+		w, err := worker.New(worker.Options{Index: i, Base: base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
 		if err != nil {
 			return nil, fmt.Errorf("making worker %d: %w", i, err)
 		}

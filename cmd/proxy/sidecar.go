@@ -16,7 +16,6 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/identity"
 	"sluice/xdsclient"
-	"sluice/xdsclient/translate"
 )
 
 // istioVersion is what istiod is told: it gates configuration on it, so it is
@@ -64,7 +63,7 @@ func serveSidecar(ctx context.Context, h host, o agentFlags) error {
 	if err != nil {
 		return err
 	}
-	registry := translate.Default()
+	registry := newRegistry(h)
 	boot, err := registry.Bootstrap(text)
 	if err != nil {
 		return fmt.Errorf("the bootstrap derived from the environment: %w", err)

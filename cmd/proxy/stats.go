@@ -11,7 +11,6 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener"
-	"sluice/listener/downstream"
 )
 
 // scrapeLimit bounds how long a scrape waits for a worker.
@@ -203,9 +202,4 @@ func (e emitter) inspectors(n *listener.Counters) {
 				Labels: []telemetry.Label{{Name: "envoy_proxy_protocol_version", Value: version}}, Value: v})
 		}
 	}
-}
-
-// tcpDone counts a TCP connection that is over.
-func (r *reporting) tcpDone(worker int, _ *config.TCPProxy, d *downstream.Connection, rec *telemetry.Record) {
-	r.istioTCP(worker, d, rec)
 }

@@ -8,7 +8,6 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
-	"sluice/listener/filter/istiostats"
 	"sluice/listener/relay"
 )
 
@@ -19,18 +18,16 @@ type reporting struct {
 	logs    sync.Map            // *config.TCPProxy or *config.Listener → *telemetry.Log
 	relay   *relay.Reports
 	named   []map[string]*telemetry.Group // by worker, of network filters' own names
-	stats   sync.Map                      // *config.NetworkStats → *istiostats.Filter
-	node    *telemetry.Node
 }
 
 func newReporting(p *plane, node *telemetry.Node, env func(string) string) *reporting {
-	r := &reporting{plane: p, node: node}
+	r := &reporting{plane: p}
 	for i := range p.workers {
 		r.named = append(r.named, map[string]*telemetry.Group{})
 		r.writers = append(r.writers, &telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)})
 	}
 	r.relay = relay.NewReports(p.files, p.clusters, p.sets, env)
-	r.relay.Stats = r.tcpDone
+	r.relay.Node = node
 	return r
 }
 
@@ -62,22 +59,6 @@ func (r *reporting) closed(c *downstream.Connection) {
 		record.BytesIn, record.BytesOut = c.Conn.BytesRead(), c.Conn.BytesWritten()
 	}
 	r.writers[w.Index()].Emit(r.log(c.Listener, c.Listener.AccessLogs), &record)
-}
-
-// istioTCP counts a finished TCP connection in Istio's metrics, where its chain
-// has istio.stats.
-func (r *reporting) istioTCP(worker int, d *downstream.Connection, rec *telemetry.Record) {
-	for _, f := range d.Chain.Filters {
-		s, ok := f.(*config.NetworkStats)
-		if !ok {
-			continue
-		}
-		stats, ok := r.stats.Load(s)
-		if !ok {
-			stats, _ = r.stats.LoadOrStore(s, istiostats.New(s.Stats, r.node, d.Listener.Direction))
-		}
-		stats.(*istiostats.Filter).Connection(r.plane.sets[worker], rec, 1, 1, rec.BytesOut, rec.BytesIn)
-	}
 }
 
 // count adds to a statistic that a network filter names itself, such as

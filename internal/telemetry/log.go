@@ -80,7 +80,7 @@ func (w *Writer) Emit(l *Log, r *Record) {
 		} else {
 			line = w.Format.Text(line, g.text, r)
 		}
-		g.file.Write(w.Worker, line)
+		g.file.Write(w.Worker, r.End, line)
 		w.line = line
 	}
 }

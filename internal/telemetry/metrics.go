@@ -69,6 +69,9 @@ type namedCount struct {
 // group.
 func (g *Group) Inc(name string) { g.slot(name, false).n++ }
 
+// Touch makes a counter show with zero.
+func (g *Group) Touch(name string) { g.slot(name, false) }
+
 // Adjust moves a gauge that few groups have, and gives its new value.
 func (g *Group) Adjust(name string, by int) uint64 {
 	s := g.slot(name, true)

@@ -55,7 +55,7 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 	case "GRPC_STATUS", "GRPC_STATUS_NUMBER":
 		return grpcOp(dst, it, r)
 	case "LOCAL_REPLY_BODY":
-		return append(dst, r.LocalBody...), unless(r.LocalBody == nil, text)
+		return append(dst, r.LocalBody...), text
 	}
 	if out, k, ok := metadataOp(dst, it, r); ok {
 		return out, k
@@ -249,12 +249,14 @@ func metadataValue(dst []byte, m config.Metadata, ns string, path []string) ([]b
 
 func upstreamOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 	switch it.Op {
-	case "UPSTREAM_HOST", "UPSTREAM_REMOTE_ADDRESS":
+	case "UPSTREAM_HOST":
 		return str(dst, r.UpstreamHost)
+	case "UPSTREAM_REMOTE_ADDRESS":
+		return str(dst, r.UpstreamRemote)
 	case "UPSTREAM_REMOTE_ADDRESS_WITHOUT_PORT":
-		return str(dst, withoutPort(r.UpstreamHost))
+		return str(dst, withoutPort(r.UpstreamRemote))
 	case "UPSTREAM_REMOTE_PORT":
-		a, err := netip.ParseAddrPort(r.UpstreamHost)
+		a, err := netip.ParseAddrPort(r.UpstreamRemote)
 		return strconv.AppendUint(dst, uint64(a.Port()), 10), unless(err != nil, number)
 	case "UPSTREAM_HOST_NAME":
 		if r.UpstreamHostname != "" {
@@ -290,10 +292,10 @@ func upstreamOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 		return count(dst, r.UpHeadOut)
 	case "UPSTREAM_HEADER_BYTES_RECEIVED":
 		return count(dst, r.UpHeadIn)
+	case "UPSTREAM_DETECTED_CLOSE_TYPE":
+		return str(dst, r.CloseUp)
 	case "UPSTREAM_CLOSE_REASON", "UPSTREAM_LOCAL_CLOSE_REASON":
 		return dst, missing
-	case "UPSTREAM_DETECTED_CLOSE_TYPE":
-		return str(dst, r.UpstreamClose)
 	}
 	return tlsOp(dst, strings.TrimPrefix(it.Op, "UPSTREAM_"), r.UpstreamTLS)
 }
@@ -323,7 +325,9 @@ func connOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 	case "DOWNSTREAM_LOCAL_PORT":
 		return count(dst, uint64(c.Local.Port()))
 	case "DOWNSTREAM_DETECTED_CLOSE_TYPE":
-		return str(dst, r.DownstreamClose)
+		return str(dst, r.CloseDown)
+	case "DOWNSTREAM_LOCAL_CLOSE_REASON":
+		return str(dst, c.LocalReason)
 	case "CONNECTION_ID":
 		return count(dst, c.ID)
 	case "STREAM_ID":

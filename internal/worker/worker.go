@@ -38,6 +38,8 @@ type Options struct {
 	// VisibleWait makes every wait one that the Go scheduler knows of; see wait.go.
 	VisibleWait bool
 	Log         *slog.Logger // nil: silent
+	// Base is the zero of Now; workers that share it have one clock. Zero: now.
+	Base time.Time
 	// StallLimit logs turns longer than that, with the last Stage; 0 is off.
 	StallLimit time.Duration
 }
@@ -95,7 +97,10 @@ func New(o Options) (*Worker, error) {
 		opts: o, ep: ep, efd: efd,
 		events: make([]unix.EpollEvent, eventsPerTurn),
 		in:     make([]byte, maxCarry+bigRead),
-		base:   time.Now(),
+		base:   o.Base,
+	}
+	if o.Base.IsZero() {
+		w.base = time.Now()
 	}
 	if o.Log == nil {
 		w.opts.Log = slog.New(slog.DiscardHandler)

@@ -54,7 +54,7 @@ func (t *attempt) OnStream(s httpmsg.Stream, c *pool.Conn) {
 	r := t.r
 	t.stream, t.conn = s, c
 	t.host.Report(upstream.Connected)
-	r.rec.UpstreamHost, r.rec.UpstreamHostname = t.host.Name, t.host.Hostname
+	r.rec.UpstreamHost, r.rec.UpstreamHostname, r.rec.UpstreamRemote = t.host.Name, t.host.Hostname, t.host.Name
 	r.rec.UpstreamLocal, r.rec.UpstreamConn, r.rec.UpstreamTLS = c.Local, c.ID, c.TLS
 	r.rec.UpstreamProtocol = c.Protocol()
 	r.upstreamHead()

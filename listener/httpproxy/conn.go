@@ -37,6 +37,8 @@ type conn struct {
 	facts  telemetry.Conn
 	xfcc   []byte // our element of x-forwarded-client-cert, made once
 
+	lastRx   uint64 // bytes of the connection when the last request ended
+	lastTx   uint64
 	active   int
 	requests int
 	draining bool
@@ -208,6 +210,19 @@ func (c *conn) OnStream(s httpmsg.Stream) httpmsg.Receiver {
 
 // OnGone implements httpmsg.ServerHandler.
 func (c *conn) OnGone() {}
+
+// countWire notes what a request took on the wire. On HTTP/1 that is what moved
+// since the one before ended; on HTTP/2, where requests share the wire, what
+// its heads and content make without framing.
+func (c *conn) countWire(r *telemetry.Record) {
+	if c.h1 == nil {
+		r.DownWireIn, r.DownWireOut = r.DownHeadIn+r.BytesIn, r.DownHeadOut+r.BytesOut
+		return
+	}
+	rx, tx := c.wire.BytesRead(), c.wire.BytesWritten()+uint64(c.wire.Pending())
+	r.DownWireIn, r.DownWireOut = rx-min(rx, c.lastRx), tx-min(tx, c.lastTx)
+	c.lastRx, c.lastTx = rx, tx
+}
 
 // requestOver is told when a request has ended.
 func (c *conn) requestOver() {

@@ -281,3 +281,13 @@ func (c *client) expect(want string) {
 		got = append(got, x)
 	}
 }
+
+// await waits for a metric to have a value.
+func (b *bench) await(name string, want uint64) {
+	b.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); b.stat(name) != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s never became %d", name, want)
+		}
+	}
+}

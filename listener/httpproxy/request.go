@@ -64,6 +64,7 @@ type request struct {
 	interim                    bool // an informational response went out
 	follows                    int  // internal redirects so far
 	altTimeout                 bool
+	overridden                 bool             // the client named the operation
 	newCookies                 []string         // for the response, by hash policies
 	mirrors                    []*config.Mirror // to be sent when the request is whole
 	numbers                    [20]byte
@@ -136,6 +137,7 @@ func (r *request) clear() {
 	r.tunnel, r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false, false
 	r.newCookies, r.mirrors = r.newCookies[:0], r.mirrors[:0]
 	r.plan.clear()
+	r.overridden = false
 	r.limits = limits{}
 	r.up.clear()
 	r.over = true // until begin: an engine that calls late changes nothing

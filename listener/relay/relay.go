@@ -12,6 +12,7 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/istiostats"
 	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/tcpproxy"
 	"sluice/upstream"
@@ -79,8 +80,9 @@ type Reports struct {
 	clusters *upstream.Clusters
 	workers  []onWorker
 	logs     sync.Map // *config.TCPProxy → *telemetry.Log
-	// Stats is called with each finished record, for metrics; nil: nobody.
-	Stats func(worker int, f *config.TCPProxy, d *downstream.Connection, r *telemetry.Record)
+	// Node is who we are, for the istio_tcp_* metrics of chains that have them.
+	Node  *telemetry.Node
+	stats sync.Map // *config.IstioStats → *istiostats.Filter
 }
 
 // onWorker is what one worker writes with.
@@ -132,12 +134,15 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
-		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, DownstreamClose: t.DownstreamClose, UpstreamClose: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Dynamic}
+		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Dynamic}
 	if t.Started {
 		r.LogType = "TcpUpstreamConnected"
 	}
 	if t.UpstreamRemote.IsValid() {
 		r.UpstreamHost = netip.AddrPortFrom(t.UpstreamRemote.Addr().Unmap(), t.UpstreamRemote.Port()).String()
+	}
+	if t.Connected != 0 {
+		r.UpstreamRemote = r.UpstreamHost
 	}
 	if t.Host != nil {
 		r.HostMetadata, r.Workload = t.Host.Metadata, t.Host.Workload
@@ -153,18 +158,38 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	}
 	if c := p.clusters.Local(w.Index()).Get(t.Cluster); c != nil {
 		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
+		if !t.Started {
+			c.Stats[pool.CxRxBytes] += t.UpstreamReceived
+			c.Stats[pool.CxTxBytes] += t.UpstreamSent
+		}
 		if r.Flags.Has(telemetry.URX) {
 			c.Stats[pool.CxConnectAttemptsExceeded]++
 		}
 	}
-	if p.Stats != nil {
-		p.Stats(w.Index(), t.Filter, d, &r)
-	}
 	on := &p.workers[w.Index()]
 	if !t.Started {
 		p.count(w.Index(), t)
+		p.countIstio(on, d, &r)
 	}
 	on.writer.Emit(p.log(t.Filter), &r)
+}
+
+// countIstio reports a connection that is over, where its chain has istio.stats.
+func (p *Reports) countIstio(w *onWorker, d *downstream.Connection, r *telemetry.Record) {
+	if d.Chain == nil {
+		return
+	}
+	for _, f := range d.Chain.Filters {
+		n, ok := f.(*config.NetworkStats)
+		if !ok || n.Stats == nil {
+			continue
+		}
+		x, ok := p.stats.Load(n.Stats)
+		if !ok {
+			x, _ = p.stats.LoadOrStore(n.Stats, istiostats.New(n.Stats, p.Node, r.Conn.Direction))
+		}
+		x.(*istiostats.Filter).Connection(w.set, r, 1, 1, r.BytesOut, r.BytesIn)
+	}
 }
 
 // Facts are what telemetry wants to know of a downstream connection.

@@ -62,6 +62,7 @@ func (s scope) commonTLS(m *tlsv3.CommonTlsContext, low, high uint16) config.TLS
 	s.unsupported(m.GetCustomTlsCertificateSelector() != nil, "custom_tls_certificate_selector", "certificate selectors of one's own")
 	s.unsupported(m.GetTlsCertificateProviderInstance() != nil, "tls_certificate_provider_instance", "certificate providers")
 	p := m.GetTlsParams()
+	s.at("tls_params").unsupported(len(p.GetCompliancePolicies()) > 0, "compliance_policies", "name the versions, suites and curves instead")
 	out := config.TLSParams{
 		Min:  version(p.GetTlsMinimumProtocolVersion(), low),
 		Max:  version(p.GetTlsMaximumProtocolVersion(), high),

@@ -15,6 +15,7 @@ import (
 	"sluice/listener/filter/headermutation"
 	"sluice/listener/filter/istiostats"
 	"sluice/listener/filter/peermetadata"
+	"sluice/listener/filter/rbac"
 )
 
 // Builder holds what filters need besides their policies.
@@ -49,6 +50,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return peermetadata.New(p, b.Node, b.Workers), nil
 	case *config.IstioStats:
 		return istiostats.New(p, b.Node, direction), nil
+	case *config.HTTPRBAC:
+		return rbac.New(p.RBAC), nil
 	case *config.HeaderMutationFilter:
 		return headermutation.New(p), nil
 	}

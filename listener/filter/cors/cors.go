@@ -74,7 +74,8 @@ func (f *Filter) preflight(x *filter.Exchange, h *httpmsg.Head, origin []byte) {
 		h.AddName("access-control-allow-credentials", []byte("true"))
 	}
 	for _, l := range [...]struct{ name, value string }{{"access-control-allow-methods", p.Methods},
-		{"access-control-allow-headers", p.Headers}, {"access-control-max-age", p.MaxAge}} {
+		{"access-control-allow-headers", p.Headers}, {"access-control-expose-headers", p.Expose},
+		{"access-control-max-age", p.MaxAge}} {
 		if l.value != "" {
 			h.AddName(l.name, []byte(l.value))
 		}

@@ -35,6 +35,7 @@ func (f *Filter) Decode(x *filter.Exchange, s *filter.Slot) filter.Verdict {
 	if !f.admit(x, s) {
 		return filter.Continue
 	}
+	x.Stats.Touch("fault.faults_overflow")
 	x.Record.Flags.Set(telemetry.DI)
 	if !p.NoStats {
 		x.Stats.Inc("fault.delays_injected")
