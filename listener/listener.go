@@ -25,6 +25,7 @@ import (
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/connectionrate"
 	"sluice/listener/tcpproxy"
 )
 
@@ -41,7 +42,10 @@ type Options struct {
 	TCP    tcpproxy.Options
 	// Count is given the name of each statistic of a network filter that goes up,
 	// on the worker.
-	Count func(w *worker.Worker, stat string)
+	// It makes known those that start with 0.
+	Count func(w *worker.Worker, stat string, by uint64)
+	// Limit gives the runtime limit of a listener's connections, 0: none; nil: no runtime.
+	Limit func(name string) int
 	// PeerFrame is what istio.metadata_exchange sends on TCP (metadataexchange.Frame);
 	// nil: nothing. PeerMetadata takes what the peer sent: the protobuf Any.
 	PeerFrame    []byte
@@ -78,6 +82,7 @@ type placed struct {
 	shared *shared
 	active []*active // by worker
 	tls    map[*config.FilterChain]*tlsconn.ServerContext
+	rates  map[*config.ConnectionRate]*connectionrate.Bucket
 }
 
 // shared is what all workers of a listener share.
@@ -147,12 +152,13 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 	}
 	sameFrame := old != nil && sameButChains(old.config, c)
 	p.tls = l.contexts(c, old, sameFrame)
+	p.rates = l.buckets(c)
 	for i := range l.perW {
 		var before *active
 		if old != nil {
 			before = old.active[i]
 		}
-		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, p.tls, sameFrame))
+		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, sameFrame))
 	}
 	l.current[c.Name] = p
 	l.created.Add(uint64(len(l.perW)))
@@ -190,6 +196,48 @@ func (l *Listeners) contexts(c *config.Listener, old *placed, sameFrame bool) ma
 		}
 	}
 	return m
+}
+
+// buckets makes the token buckets of a listener's chains. Filters with one share
+// key and equal settings have one bucket, in whatever listener they are.
+func (l *Listeners) buckets(c *config.Listener) map[*config.ConnectionRate]*connectionrate.Bucket {
+	m := map[*config.ConnectionRate]*connectionrate.Bucket{}
+	for _, chain := range append([]*config.FilterChain{c.DefaultChain}, c.Chains...) {
+		if chain == nil {
+			continue
+		}
+		for _, f := range chain.Filters {
+			if r, ok := f.(*config.ConnectionRate); ok && !r.Off {
+				if m[r] = l.sharedBucket(m, r); m[r] == nil {
+					m[r] = connectionrate.NewBucket(r.Bucket)
+				}
+			}
+		}
+	}
+	return m
+}
+
+func (l *Listeners) sharedBucket(own map[*config.ConnectionRate]*connectionrate.Bucket, r *config.ConnectionRate) *connectionrate.Bucket {
+	if r.ShareKey == "" {
+		return nil
+	}
+	find := func(m map[*config.ConnectionRate]*connectionrate.Bucket) *connectionrate.Bucket {
+		for x, b := range m {
+			if x.ShareKey == r.ShareKey && x.Bucket == r.Bucket && b != nil {
+				return b
+			}
+		}
+		return nil
+	}
+	if b := find(own); b != nil {
+		return b
+	}
+	for _, p := range l.current {
+		if b := find(p.rates); b != nil {
+			return b
+		}
+	}
+	return nil
 }
 
 // each runs f on every worker and waits.

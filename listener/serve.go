@@ -173,7 +173,11 @@ func (c *conn) proxyHeader(b []byte) (int, sniff.Verdict) {
 		}
 		c.lis.count.ProxyAllowed++
 	case sniff.Bad:
-		c.lis.count.ProxyErrors[p.Version-1]++
+		if p.Version == 0 {
+			c.lis.count.ProxyNotFound++
+		} else {
+			c.lis.count.ProxyErrors[p.Version-1]++
+		}
 		return 0, v
 	}
 	if v == sniff.Yes {
@@ -440,7 +444,7 @@ func (c *conn) OnClose(*worker.Conn, error) {
 
 // admitted counts a connection against the limits, and says whether it may come.
 func (a *active) admitted() bool {
-	if n := a.config.MaxConnections; n > 0 && a.shared.open.Add(1) > int64(n) {
+	if a.limit > 0 && a.shared.open.Add(1) > a.limit {
 		a.shared.open.Add(-1)
 		a.count.Overflow++
 		return false
@@ -448,7 +452,7 @@ func (a *active) admitted() bool {
 	o := &a.all.opts
 	if o.MaxConnections > 0 && !a.config.IgnoreGlobalCxLimit && a.all.global.Add(1) > o.MaxConnections {
 		a.all.global.Add(-1)
-		if a.config.MaxConnections > 0 {
+		if a.limit > 0 {
 			a.shared.open.Add(-1)
 		}
 		a.count.GlobalOverflow++
@@ -475,7 +479,7 @@ func (c *conn) released(*downstream.Connection) {
 
 // release undoes what admitted counted.
 func (a *active) release() {
-	if a.config.MaxConnections > 0 {
+	if a.limit > 0 {
 		a.shared.open.Add(-1)
 	}
 	if a.all.opts.MaxConnections > 0 && !a.config.IgnoreGlobalCxLimit {

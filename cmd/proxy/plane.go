@@ -51,6 +51,7 @@ type planeOptions struct {
 	maxConns    uint64
 	keep        func(cluster string) bool
 	node        *config.Node
+	runtime     config.Struct
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
@@ -81,9 +82,15 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live},
 		Closed: p.reports.closed,
 		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
-		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
+		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
+}
+
+// limit is envoy.resource_limits.listener.NAME.connection_limit.
+func (o planeOptions) limit(name string) int {
+	v, _ := o.runtime["envoy.resource_limits.listener."+name+".connection_limit"].(float64)
+	return int(v)
 }
 
 // Run runs workers and their helpers until ctx ends. When it returns nothing of

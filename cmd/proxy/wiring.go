@@ -63,7 +63,7 @@ func (r *reporting) closed(c *downstream.Connection) {
 
 // count adds to a statistic that a network filter names itself, such as
 // "tcp.rbac.allowed".
-func (r *reporting) count(w *worker.Worker, stat string) {
+func (r *reporting) count(w *worker.Worker, stat string, by uint64) {
 	i := w.Index()
 	prefix, name, _ := strings.Cut(stat, ".")
 	g := r.named[i][prefix]
@@ -73,11 +73,11 @@ func (r *reporting) count(w *worker.Worker, stat string) {
 	}
 	for j := range g.Stats {
 		if g.Stats[j].Name == name {
-			g.Values[j]++
+			g.Values[j] += by
 			return
 		}
 	}
-	g.Stats, g.Values = append(g.Stats, telemetry.Stat{Name: name}), append(g.Values, 1)
+	g.Stats, g.Values = append(g.Stats, telemetry.Stat{Name: name}), append(g.Values, by)
 }
 
 // peerMetadata keeps what a TCP peer told of itself: msg is valid only during the call.

@@ -178,6 +178,20 @@ type MetadataExchange struct {
 // NetworkStats is istio.stats on a TCP chain.
 type NetworkStats struct{ Stats *IstioStats }
 
+// ConnectionRate is envoy.filters.network.local_ratelimit.
+type ConnectionRate struct {
+	StatPrefix string
+	ShareKey   string // "": a bucket of its own
+	Bucket     TokenBucket
+	Off        bool // runtime_enabled's default_value is false
+}
+
+// TokenBucket gives Fill tokens each Interval, and holds at most Max.
+type TokenBucket struct {
+	Max, Fill uint32
+	Interval  time.Duration
+}
+
 // NetworkRBAC is envoy.filters.network.rbac.
 type NetworkRBAC struct{ RBAC *RBAC }
 
@@ -190,6 +204,7 @@ func (*DirectResponse) networkFilter()        {}
 func (*MetadataExchange) networkFilter()      {}
 func (*NetworkStats) networkFilter()          {}
 func (*NetworkRBAC) networkFilter()           {}
+func (*ConnectionRate) networkFilter()        {}
 func (*SNICluster) networkFilter()            {}
 func (*HTTPConnectionManager) networkFilter() {}
 

@@ -244,11 +244,16 @@ func tagOf(scope string) string {
 }
 
 func (g *Group) collect(out []Metric) []Metric {
-	labels := []Label{{tagOf(g.Scope), g.Name}}
+	full := g.Scope + "."
+	var labels []Label
+	if g.Name != "" {
+		full += g.Name + "."
+		labels = []Label{{tagOf(g.Scope), g.Name}}
+	}
 	add := func(name string, v uint64, kind Kind, more ...Label) {
 		prom := "envoy_" + g.Scope + "_" + promName(name)
-		out = append(out, Metric{Name: g.Scope + "." + g.Name + "." + name, Prom: prom,
-			Labels: append(labels[:1:1], more...), Kind: kind, Value: v})
+		out = append(out, Metric{Name: full + name, Prom: prom,
+			Labels: append(labels[:len(labels):len(labels)], more...), Kind: kind, Value: v})
 	}
 	for i, s := range g.Stats {
 		kind := Counter

@@ -215,16 +215,16 @@ func (x *ServerContext) prepare(h *handshake) (*tls.Config, error) {
 	}
 	c := m.clone(h, true, "", false)
 	c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		h.local = choose(m.certs, hello)
+		h.local = choose(m.certs, hello, x.config.FullScan)
 		return h.local, nil
 	}
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		h.local = choose(m.certs, hello) // a resumed handshake doesn't ask again
+		h.local = choose(m.certs, hello, x.config.FullScan) // a resumed handshake doesn't ask again
 		if !curveFits(h.local, hello) {
 			h.verdict = &Error{Text: boring(243, "WRONG_CURVE", ""), alert: alertHandshake}
 			return nil, h.verdict
 		}
-		return adjust(c, m, hello, x.config.PreferClientOrder), nil
+		return adjust(c, m, hello, x.config), nil
 	}
 	return c, nil
 }
@@ -282,7 +282,8 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 
 // choose picks the certificate as Envoy does: by server name, exact before
 // wildcard, among those the client can use; else the first usable, else the first.
-func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certificate {
+// A full scan prefers one with an elliptic key then.
+func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo, fullScan bool) *tls.Certificate {
 	if len(certs) == 1 {
 		return certs[0]
 	}
@@ -294,7 +295,7 @@ func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certifica
 		if !usable(c) {
 			continue
 		}
-		if first == nil {
+		if first == nil || fullScan && !isECDSA(first) && isECDSA(c) {
 			first = c
 		}
 		if hello.ServerName == "" || c.Leaf == nil {
@@ -316,6 +317,11 @@ func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certifica
 		return first
 	}
 	return certs[0]
+}
+
+func isECDSA(c *tls.Certificate) bool {
+	_, ok := c.PrivateKey.(*ecdsa.PrivateKey)
+	return ok
 }
 
 // curveFits is BoringSSL's check for TLS 1.2: the client must support the curve
@@ -347,9 +353,9 @@ func usableBy(hello *tls.ClientHelloInfo, c *tls.Certificate) bool {
 
 // adjust makes crypto/tls agree with BoringSSL in two matters: no common ALPN
 // protocol is no error, and TLS 1.2 suites go by the server's order.
-func adjust(c *tls.Config, m *material, hello *tls.ClientHelloInfo, clientOrder bool) *tls.Config {
+func adjust(c *tls.Config, m *material, hello *tls.ClientHelloInfo, x *config.DownstreamTLS) *tls.Config {
 	noALPN := len(c.NextProtos) > 0 && len(hello.SupportedProtos) > 0 && !overlap(c.NextProtos, hello.SupportedProtos)
-	old := len(c.CipherSuites) > 0 && !clientOrder && (c.MaxVersion == tls.VersionTLS12 || !slices.Contains(hello.SupportedVersions, tls.VersionTLS13))
+	old := len(c.CipherSuites) > 0 && !x.PreferClientOrder && (c.MaxVersion == tls.VersionTLS12 || !slices.Contains(hello.SupportedVersions, tls.VersionTLS13))
 	if !noALPN && !old {
 		return nil
 	}
@@ -359,14 +365,48 @@ func adjust(c *tls.Config, m *material, hello *tls.ClientHelloInfo, clientOrder 
 		n.NextProtos = nil
 	}
 	if old {
-		for _, s := range c.CipherSuites {
-			if slices.Contains(hello.CipherSuites, s) && fits(s, m.certs, hello) {
-				n.CipherSuites = []uint16{s}
-				break
-			}
+		if s := firstCommon(c.CipherSuites, m, hello, x); s != 0 {
+			n.CipherSuites = []uint16{s}
 		}
 	}
 	return n
+}
+
+// firstCommon is the first suite in the server's order that both have and the
+// certificate allows; within a group of equal preference the client's order counts.
+func firstCommon(suites []uint16, m *material, hello *tls.ClientHelloInfo, x *config.DownstreamTLS) uint16 {
+	groups := x.EqualCiphers
+	if len(x.Ciphers) == 0 {
+		groups = defaultGroups()
+	}
+	common := func(s uint16) bool {
+		return slices.Contains(hello.CipherSuites, s) && fits(s, m.certs, hello, x.FullScan)
+	}
+	for _, s := range suites {
+		if !common(s) {
+			continue
+		}
+		for _, g := range groups {
+			if !slices.Contains(g, s) {
+				continue
+			}
+			for _, theirs := range hello.CipherSuites {
+				if slices.Contains(g, theirs) && common(theirs) {
+					return theirs
+				}
+			}
+		}
+		return s
+	}
+	return 0
+}
+
+// defaultGroups are the groups of equal preference in defaultSuites.
+func defaultGroups() [][]uint16 {
+	return [][]uint16{
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256},
+	}
 }
 
 func overlap(a, b []string) bool {
@@ -380,10 +420,10 @@ func overlap(a, b []string) bool {
 
 // fits reports whether the certificate that would be shown can be used with a
 // TLS 1.2 suite.
-func fits(suite uint16, certs []*tls.Certificate, hello *tls.ClientHelloInfo) bool {
+func fits(suite uint16, certs []*tls.Certificate, hello *tls.ClientHelloInfo, fullScan bool) bool {
 	only := *hello
 	only.CipherSuites = []uint16{suite}
-	return usableBy(&only, choose(certs, &only))
+	return usableBy(&only, choose(certs, &only, fullScan))
 }
 
 // sameCert reports whether two certificates are the same bytes.

@@ -50,6 +50,7 @@ func (p *Proxy) v1(b []byte) (int, Verdict) {
 	end := bytes.Index(b[:min(len(b), maxProxyV1)], []byte("\r\n"))
 	if end < 0 {
 		if len(b) >= maxProxyV1 {
+			p.Version = 0 // for Envoy that is no header at all
 			return 0, Bad
 		}
 		return 0, More

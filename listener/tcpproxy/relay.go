@@ -32,7 +32,8 @@ type side struct {
 	r      *relay
 	conn   *worker.Conn // nil: not there yet
 	other  *side
-	full   int // reads in a row that filled the buffer
+	full   int    // reads in a row that filled the buffer
+	stalls uint64 // of a splice, counted already
 	isDown bool
 	eof    bool
 	closed bool
@@ -209,9 +210,19 @@ func (r *relay) finish() {
 // measure brings the record's byte counts up to date.
 func (r *relay) measure() {
 	r.rec.Received, r.rec.Sent = r.down.conn.BytesRead(), r.down.conn.BytesWritten()
+	r.stalls(&r.down, &r.rec.Paused, &r.rec.Resumed)
 	if u := r.up.conn; u != nil {
 		r.rec.UpstreamReceived, r.rec.UpstreamSent = u.BytesRead(), u.BytesWritten()
+		r.stalls(&r.up, &r.rec.UpstreamPaused, &r.rec.UpstreamResumed)
 	}
+}
+
+// stalls counts the pauses of a splice, which go by without a call.
+func (r *relay) stalls(s *side, paused, resumed *uint64) {
+	n := s.conn.Stalls()
+	*paused += n - s.stalls
+	*resumed += n - s.stalls
+	s.stalls = n
 }
 
 // Live is the list of a worker's relays, for whoever counts their bytes before
