@@ -220,7 +220,11 @@ func (c *chain) build(a *active) {
 				c.terminal = o.HTTP(a.w, a.config, c.config, f)
 			}
 		case *config.NetworkRBAC:
-			c.filters = append(c.filters, networkrbac.New(f.RBAC, func(stat string) { a.counted(stat, 1) }))
+			x := networkrbac.New(f.RBAC, func(stat string) { a.counted(stat, 1) })
+			for _, stat := range x.Stats() {
+				a.counted(stat, 0)
+			}
+			c.filters = append(c.filters, x)
 		case *config.ConnectionRate:
 			stat := "local_rate_limit." + f.StatPrefix + ".rate_limited"
 			a.counted(stat, 0)

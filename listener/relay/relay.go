@@ -158,10 +158,6 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	}
 	if c := p.clusters.Local(w.Index()).Get(t.Cluster); c != nil {
 		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
-		if !t.Started {
-			c.Stats[pool.CxRxBytes] += t.UpstreamReceived
-			c.Stats[pool.CxTxBytes] += t.UpstreamSent
-		}
 		if r.Flags.Has(telemetry.URX) {
 			c.Stats[pool.CxConnectAttemptsExceeded]++
 		}
