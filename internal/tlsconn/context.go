@@ -50,6 +50,7 @@ type material struct {
 	base     *tls.Config
 	certs    []*tls.Certificate
 	verifier *verifier // nil: the peer isn't verified
+	sessions *sessions // of a client; nil: none are kept
 	missing  bool
 }
 
@@ -196,9 +197,16 @@ func serverBase(m *material, c *config.DownstreamTLS) {
 	}
 }
 
+// sessionsKept is the number of addresses whose sessions are kept, for each of
+// max_session_keys. Envoy keeps that many in all, and tries them on any host.
+const sessionsKept = 128
+
 func clientBase(m *material, c *config.UpstreamTLS) {
 	m.base.InsecureSkipVerify = true // VerifyConnection does it: SPIFFE ids aren't host names
 	m.base.ServerName = c.SNI
+	if c.MaxSessionKeys > 0 {
+		m.sessions = &sessions{limit: sessionsKept * c.MaxSessionKeys}
+	}
 	if m.base.MaxVersion == 0 {
 		m.base.MaxVersion = tls.VersionTLS12 // Envoy's default for clients
 	}
@@ -244,6 +252,9 @@ func (x *ClientContext) prepare(h *handshake, o ClientOptions) (*tls.Config, err
 	if o.ALPN != nil {
 		c.NextProtos = o.ALPN
 	}
+	if h.keepsSessions = m.sessions != nil; h.keepsSessions {
+		c.ClientSessionCache = sessionsOf{m.sessions, h, h.remote + " " + sni + " " + strings.Join(c.NextProtos, ",")}
+	}
 	if x.config.AllowRenegotiation {
 		c.Renegotiation = tls.RenegotiateFreelyAsClient
 	}
@@ -261,7 +272,7 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 	c := m.base.Clone()
 	c.KeyLogWriter = keyLog{h}
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
-		h.suite = cs.CipherSuite
+		h.suite, h.version = cs.CipherSuite, cs.Version
 		var e *Error
 		switch {
 		case h.needSNI && cs.ServerName == "":
