@@ -131,7 +131,7 @@ func (b *backend) answerH2(c *h2Conn, s *h2Stream, r *reply, request object) {
 	status, fields, body, hasBody := r.filled(request)
 	trailers := append([]pair(nil), r.Trailers...)
 	if r.GRPCStatus != nil {
-		trailers = append(trailers, pair{"grpc-status", strconv.Itoa(*r.GRPCStatus)})
+		trailers = append(trailers, pair{"grpc-status", *r.GRPCStatus})
 		fields = append([]pair{{"content-type", "application/grpc"}}, fields...)
 		if !hasBody { // trailers only
 			fields, trailers = append(fields, trailers...), nil

@@ -54,7 +54,7 @@ func (b *backend) serveRaw(w *wire, record *seenConn) {
 		w.fill(after(patience))
 	}
 	w.send(b.spec.Write.bytes(), after(patience))
-	if b.spec.Close != "" {
+	if b.spec.Close != "" && b.spec.Close != "false" {
 		time.Sleep(50 * time.Millisecond)
 		if b.spec.Close == "rst" {
 			w.closeBy("rst")

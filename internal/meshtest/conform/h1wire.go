@@ -127,12 +127,23 @@ func textOr(s, otherwise string) string {
 	return s
 }
 
+// pathOf is the request's path; an empty one is one, too.
+func pathOf(s *httpStep) string {
+	if s.Path == nil {
+		return "/"
+	}
+	return *s.Path
+}
+
 // requestParts is the bytes of an http step: host first, then the authored
 // headers in their order; each part is one write.
 func requestParts(s *httpStep, folder string) ([][]byte, error) {
-	fields := slices.Clone([]pair(s.Headers))
+	fields, authority := slices.Clone([]pair(s.Headers)), defaultHost
+	if s.Authority != nil {
+		authority = *s.Authority
+	}
 	if !hasField(fields, "host") && (s.Host == nil || *s.Host) {
-		fields = slices.Insert(fields, 0, pair{"host", textOr(s.Authority, defaultHost)})
+		fields = slices.Insert(fields, 0, pair{"host", authority})
 	}
 	body, hasBody, err := s.whole(folder)
 	if err != nil {
@@ -146,7 +157,7 @@ func requestParts(s *httpStep, folder string) ([][]byte, error) {
 	case hasBody && !chunked && !framed:
 		fields = append(fields, pair{"content-length", strconv.Itoa(len(body))})
 	}
-	head := rawBytes(textOr(s.Method, "GET") + " " + textOr(s.Path, "/") + " " + textOr(s.Version, "HTTP/1.1") + "\r\n")
+	head := rawBytes(textOr(s.Method, "GET") + " " + pathOf(s) + " " + textOr(s.Version, "HTTP/1.1") + "\r\n")
 	parts := [][]byte{append(append(head, headLines(fields)...), "\r\n"...)}
 	if !chunked {
 		if len(body) > 0 {

@@ -38,7 +38,10 @@ func (c *h2Conn) request(s *httpStep, folder string, deadline time.Time) (object
 }
 
 func (c *h2Conn) requestHead(s *httpStep) []pair {
-	authority, fields := s.Authority, []pair(nil)
+	authority, fields := "", []pair(nil)
+	if s.Authority != nil {
+		authority = *s.Authority
+	}
 	for _, f := range s.Headers {
 		if !strings.EqualFold(f.name, "host") {
 			fields = append(fields, f)
@@ -51,7 +54,7 @@ func (c *h2Conn) requestHead(s *httpStep) []pair {
 		scheme = "https"
 	}
 	method := textOr(s.Method, "GET")
-	pseudo := []pair{{":method", method}, {":scheme", textOr(s.Scheme, scheme)}, {":authority", textOr(authority, defaultHost)}, {":path", textOr(s.Path, "/")}}
+	pseudo := []pair{{":method", method}, {":scheme", textOr(s.Scheme, scheme)}, {":authority", textOr(authority, defaultHost)}, {":path", pathOf(s)}}
 	if s.Protocol != nil {
 		pseudo = append(pseudo, pair{":protocol", *s.Protocol})
 	} else if method == "CONNECT" {

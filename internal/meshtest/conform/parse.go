@@ -39,11 +39,20 @@ func parsedBody(data []byte, how string, grpc bool) any {
 	return readable(v)
 }
 
+// olderNames are fields whose names in records are those of older protobuf files.
+var olderNames = map[string]string{"scopeLogs": "instrumentationLibraryLogs", "logRecords": "logs", "scopeSpans": "instrumentationLibrarySpans", "scope": "instrumentationLibrary"}
+
 // readable has trace and span ids in hex, and lists of key and value as maps:
 // their order means nothing.
 func readable(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
+		for now, older := range olderNames {
+			if inner, ok := v[now]; ok {
+				delete(v, now)
+				v[older] = inner
+			}
+		}
 		for k, inner := range v {
 			if s, ok := inner.(string); ok && (k == "traceId" || k == "spanId" || k == "parentSpanId") {
 				if id, err := base64.StdEncoding.DecodeString(s); err == nil {

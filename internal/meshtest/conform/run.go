@@ -256,7 +256,7 @@ func (r *run) logLines(files []string, want int) []any {
 		var now []string
 		for _, name := range files {
 			data, _ := os.ReadFile(filepath.Join(r.folder, name))
-			for line := range strings.Lines(strings.ToValidUTF8(string(data), "\ufffd")) {
+			for line := range strings.Lines(string([]rune(string(data)))) {
 				now = append(now, strings.TrimRight(line, "\r\n"))
 			}
 		}

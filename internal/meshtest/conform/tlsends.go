@@ -152,11 +152,17 @@ func serverTLS(w *wire, spec tlsSpec, folder string, deadline time.Time) string 
 		return "error:" + err.Error()
 	}
 	outer := config.Clone()
+	strong := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384}
 	outer.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		if hello.ServerName != "" {
 			sni = hello.ServerName
 		}
 		inner := config.Clone()
+		// Records hold the TLS 1.2 suite of servers which prefer 256 bits.
+		inner.CipherSuites = slices.DeleteFunc(slices.Clone(strong), func(id uint16) bool { return !slices.Contains(hello.CipherSuites, id) })
+		if len(inner.CipherSuites) == 0 {
+			inner.CipherSuites = nil
+		}
 		for _, ours := range spec.ALPN { // no name in common is no error
 			if slices.Contains(hello.SupportedProtos, ours) {
 				inner.NextProtos = []string{ours}
@@ -252,6 +258,11 @@ func versionsAndSuites(config *tls.Config, spec *tlsSpec) error {
 	}
 	if spec.Ciphers == "" {
 		return nil
+	}
+	if !strings.Contains(spec.Ciphers, "ECDHE") {
+		// A client without elliptic curves names none. An unknown one alone has this
+		// effect; no curve would mean the defaults.
+		config.CurvePreferences = []tls.CurveID{0xffff}
 	}
 	for name := range strings.SplitSeq(spec.Ciphers, ":") {
 		id, ok := suiteIDs[name]

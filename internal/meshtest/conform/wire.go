@@ -76,7 +76,11 @@ func (w *wire) fill(deadline time.Time) bool {
 		return true
 	}
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		w.setEnd(endWord(err))
+		how := endWord(err)
+		if how == "rst" && w.tls != nil {
+			how = "fin" // records do not tell them apart when they read TLS
+		}
+		w.setEnd(how)
 	}
 	return false
 }

@@ -100,7 +100,7 @@ type reply struct {
 	RSTStream   string      `yaml:"rst_stream"`
 	RSTAt       point       `yaml:"rst_at"`
 	GoAway      string      `yaml:"goaway"`
-	GRPCStatus  *int        `yaml:"grpc_status"`
+	GRPCStatus  *string     `yaml:"grpc_status"`
 	Frames      []frameSpec `yaml:"frames"`
 
 	echo bool
@@ -146,8 +146,8 @@ type httpStep struct {
 	dialSpec     `yaml:",inline"`
 	bodySpec     `yaml:",inline"`
 	Method       string     `yaml:"method"`
-	Path         string     `yaml:"path"`
-	Authority    string     `yaml:"authority"`
+	Path         *string    `yaml:"path"`
+	Authority    *string    `yaml:"authority"`
 	Host         *bool      `yaml:"host"`
 	Version      string     `yaml:"version"`
 	RawHead      bool       `yaml:"raw_head"`
