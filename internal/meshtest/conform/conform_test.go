@@ -38,7 +38,19 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
+}
+
+// buildFolder holds the proxy that is built here.
+var buildFolder string
+
+func runTests(m *testing.M) int {
+	var err error
+	if buildFolder, err = os.MkdirTemp("", "conform-build-"); err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(buildFolder) }()
+	return m.Run()
 }
 
 func chosenAreas() []string {
@@ -88,14 +100,23 @@ func proxyBinary(t *testing.T) string {
 		}
 		return named
 	}
-	binary := filepath.Join(t.TempDir(), "proxy")
-	build := exec.Command("go", "build", "-o", binary, "sluice/cmd/proxy")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the proxy: %v\n%s", err, out)
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
+
+// built builds the proxy once for all tests.
+var built = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(buildFolder, "proxy")
+	build := exec.Command("go", "build", "-o", binary, "sluice/cmd/proxy")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the proxy: %w\n%s", err, out)
+	}
+	return binary, nil
+})
 
 // tally counts verdicts by area.
 type tally struct {
