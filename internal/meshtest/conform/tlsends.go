@@ -3,7 +3,6 @@ package conform
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,6 +43,9 @@ func (s *sessionStore) got() bool {
 
 // clientTLS does the handshake on w. Without it the word says why not.
 func clientTLS(w *wire, d dialing, deadline time.Time) (*wire, string) {
+	if d.resume == nil && speaks12(d.tls) || d.resume != nil && d.resume.session12 != nil {
+		return client12(w, d, deadline)
+	}
 	config, err := clientConfig(d)
 	if err != nil {
 		w.closeBy("fin")
@@ -186,13 +188,7 @@ func handshake(w *wire, conn *tls.Conn, deadline time.Time) string {
 	err := conn.Handshake()
 	_ = w.tcp.SetDeadline(time.Time{})
 	if err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return "timeout"
-		}
-		if how := endWord(err); strings.HasPrefix(how, "tls:") || how == "rst" {
-			return how
-		}
-		return "tls:CLOSED"
+		return failedHandshake(err)
 	}
 	w.conn = conn
 	s := conn.ConnectionState()

@@ -61,7 +61,7 @@ func tlsWord(err error) string {
 	var authority x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
 	switch {
-	case errors.As(err, &header):
+	case errors.As(err, &header), errors.Is(err, errWrongVersion):
 		return "WRONG_VERSION_NUMBER"
 	case errors.As(err, &verify), errors.As(err, &authority), errors.As(err, &invalid):
 		return "CERTIFICATE_VERIFY_FAILED"

@@ -26,8 +26,9 @@ type wire struct {
 	tls    object // version, alpn, peer, sni, resumed; nil without TLS
 	shared bool   // a reading goroutine owns buf: a writer must not read
 
-	session *sessionStore
-	config  *tls.Config
+	session   *sessionStore
+	config    *tls.Config
+	session12 *session12 // of the TLS 1.2 client by hand
 
 	mu  sync.Mutex
 	how string
@@ -166,14 +167,17 @@ func (w *wire) closeBy(how string) {
 }
 
 func (w *wire) closeNotify() {
-	if c, ok := w.conn.(*tls.Conn); ok {
+	if c, ok := w.conn.(interface{ CloseWrite() error }); ok && w.tls != nil {
 		_ = c.CloseWrite()
 	}
 }
 
 func endWord(err error) string {
 	var alert *net.OpError
+	var received receivedAlert
 	switch {
+	case errors.As(err, &received):
+		return "tls:" + alertNames[uint64(received)]
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "fin"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
