@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,31 +59,36 @@ type Options struct {
 	Closed func(c *downstream.Connection)
 	// DrainTime is how long connections of removed or changed chains may go on.
 	DrainTime time.Duration
+	// Gradual spreads what a drain tells HTTP connections over DrainTime.
+	Gradual bool
 	// MaxConnections over all listeners that don't ignore it; 0: no limit.
 	MaxConnections int64
 }
 
 // Listeners is the set of running listeners.
 type Listeners struct {
-	opts    Options
-	mu      sync.Mutex
-	current map[string]*placed
-	perW    []*onWorker
-	global  atomic.Int64 // connections, counted only with MaxConnections
-	nextID  atomic.Uint64
-	created atomic.Uint64 // listeners placed, counted once a worker
-	failed  atomic.Uint64
+	opts      Options
+	mu        sync.Mutex
+	current   map[string]*placed
+	order     []string // names of current, as they came
+	stats     Stats
+	departing []departure
+	stopping  stopping
+	perW      []*onWorker
+	global    atomic.Int64 // connections, counted only with MaxConnections
+	nextID    atomic.Uint64
 }
 
 // placed is a listener as the control goroutine knows it.
 type placed struct {
-	config *config.Listener
-	addrs  []config.Address
-	bound  []netip.AddrPort // with the ports that the kernel chose
-	shared *shared
-	active []*active // by worker
-	tls    map[*config.FilterChain]*tlsconn.ServerContext
-	rates  map[*config.ConnectionRate]*connectionrate.Bucket
+	config  *config.Listener
+	addrs   []config.Address
+	bound   []netip.AddrPort // with the ports that the kernel chose
+	shared  *shared
+	active  []*active // by worker
+	tls     map[*config.FilterChain]*tlsconn.ServerContext
+	rates   map[*config.ConnectionRate]*connectionrate.Bucket
+	stopped bool // its sockets were closed by Close
 }
 
 // shared is what all workers of a listener share.
@@ -115,13 +121,14 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 			continue
 		}
 		if err := l.place(ctx, c); err != nil {
-			l.failed.Add(uint64(len(l.perW)))
 			errs = append(errs, fmt.Errorf("listener %q: %w", c.Name, err))
 		}
 	}
 	for name, p := range l.current {
 		if !wanted[name] {
 			delete(l.current, name)
+			l.order = slices.DeleteFunc(l.order, func(n string) bool { return n == name })
+			l.leaves(departure{listener: true})
 			errs = append(errs, l.each(ctx, func(o *onWorker, i int) { o.remove(p.active[i]) }))
 		}
 	}
@@ -141,9 +148,10 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 	var fds [][]int // by worker
 	if keepSockets {
 		p.bound = old.bound
-	} else if c.BindToPort && !c.Internal {
+	} else if c.BindToPort && !c.Internal && !l.stops(c) {
 		var err error
 		if fds, p.bound, err = open(c, p.addrs, len(l.perW)); err != nil {
+			l.stats.CreateFailure += uint64(len(l.perW))
 			return err
 		}
 	}
@@ -160,8 +168,14 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 		}
 		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, sameFrame))
 	}
+	if old == nil {
+		l.order = append(l.order, c.Name)
+	}
 	l.current[c.Name] = p
-	l.created.Add(uint64(len(l.perW)))
+	l.stats.CreateSuccess += uint64(len(l.perW))
+	if old != nil {
+		l.leaves(replaced(old.config, c, sameFrame))
+	}
 	return l.each(ctx, func(o *onWorker, i int) {
 		var before *active
 		if old != nil {
@@ -258,10 +272,6 @@ func (l *Listeners) each(ctx context.Context, f func(o *onWorker, i int)) error 
 	}
 	return nil
 }
-
-// Created counts the listeners placed and those that couldn't be, once for each
-// worker as Envoy does.
-func (l *Listeners) Created() (placed, failed uint64) { return l.created.Load(), l.failed.Load() }
 
 // Bound gives a running listener's socket addresses, with the ports the kernel chose.
 func (l *Listeners) Bound(name string) []netip.AddrPort {

@@ -345,7 +345,10 @@ func (c *conn) matchChain() {
 	if ch.drainFor > 0 {
 		ch.startDrainTimer(c.lis.w)
 	}
-	if c.Draining = ch.draining; ch.ended {
+	if ch.draining {
+		c.beginDrain()
+	}
+	if ch.ended {
 		c.end()
 		return
 	}

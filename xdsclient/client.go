@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +46,14 @@ type Options struct {
 	// Secrets brings the secrets of config.SecretAgent, by name.
 	Secrets <-chan *config.Secret
 	// Apply takes each new snapshot, in order, on the client's goroutine.
-	// Listeners are left out until the whole first configuration is there.
+	// Dynamic listeners are left out until the whole first configuration is
+	// there, static ones too unless StaticFirst.
 	Apply func(*config.Snapshot)
+	// StaticFirst serves static listeners from the start: a pod's answer the
+	// kubelet while everything else still waits.
+	StaticFirst bool
+	// Peer is what to call the control plane in messages, the cluster's name when "".
+	Peer string
 	// Changed is told when Facts change, on the client's goroutine; may be nil.
 	Changed func(Facts)
 	// Logf notes what an operator should see; may be nil.
@@ -63,6 +70,8 @@ type Facts struct {
 	Clusters  bool // all initial clusters have endpoints or waited long enough
 	CDS, LDS  bool // accepted once
 	Live      bool // the first configuration is whole and serves
+	// Problem says why the last stream ended, "" once the server has answered.
+	Problem string
 }
 
 // Client is one ADS client. Run it once.
@@ -77,7 +86,6 @@ type Client struct {
 	applied  *config.Snapshot
 	waiting  []link.Waiting
 	facts    Facts
-	problem  string // why there is no stream
 
 	kinds    [kindCount]*kindState
 	order    []*kindState // in order of first subscription
@@ -123,6 +131,9 @@ func New(o Options) *Client {
 	}
 	if o.Apply == nil {
 		o.Apply = func(*config.Snapshot) {}
+	}
+	if o.Peer == "" && o.ADS != nil {
+		o.Peer = o.ADS.Cluster
 	}
 	if o.Static == nil {
 		o.Static = &config.Snapshot{}
@@ -222,10 +233,12 @@ func (c *Client) handle(ctx context.Context, e event) {
 	case e.opened != nil:
 		c.conn = e.opened
 		c.count("cluster."+c.opts.ADS.Cluster+".upstream_rq_total", 1)
-		c.setConnected(true)
+		c.facts.Connected = true
+		c.changed()
 		c.resume()
 	case e.answer != nil:
-		c.attempts, c.problem = 0, ""
+		c.attempts = 0
+		c.setProblem("")
 		c.answer(e.answer)
 	case e.closed != nil:
 		c.lost(ctx, e.closed)
@@ -238,7 +251,9 @@ func (c *Client) lost(ctx context.Context, err error) {
 		c.conn.close()
 		c.conn = nil
 	}
-	c.setConnected(false)
+	problem := identity.Explain(err, c.opts.Peer)
+	c.facts.Connected = false
+	c.setProblem(problem)
 	for _, k := range c.kinds {
 		k.pending = nil
 		k.nonce = ""
@@ -246,15 +261,15 @@ func (c *Client) lost(ctx context.Context, err error) {
 	ceiling := min(backoffLast, backoffFirst<<min(c.attempts, 10))
 	c.attempts++
 	wait := time.Duration(rand.Int64N(int64(ceiling)) + 1)
-	c.problem = identity.Explain(err, c.opts.ADS.Cluster)
-	c.opts.Logf("ADS stream ended: %s; trying again in %v", c.problem, wait.Round(time.Millisecond))
+	c.opts.Logf("ADS stream ended: %s; trying again in %v", problem, wait.Round(time.Millisecond))
 	c.gen++
 	c.timers["reconnect"] = timer{c.opts.Now().Add(wait), func() { c.connect(ctx) }}
 }
 
-func (c *Client) setConnected(on bool) {
-	if c.facts.Connected != on {
-		c.facts.Connected = on
+// setProblem notes why there is no stream, and tells that facts changed.
+func (c *Client) setProblem(why string) {
+	if why != "" || c.facts.Problem != "" {
+		c.facts.Problem = why
 		c.changed()
 	}
 }
@@ -317,7 +332,7 @@ func (c *Client) relink() {
 	out := c.snapshot
 	if !c.facts.Live {
 		held := *c.snapshot
-		held.Listeners = nil
+		held.Listeners = c.heldBack(held.Listeners)
 		out = &held
 	}
 	if !sameSnapshot(c.applied, out) {
@@ -328,6 +343,17 @@ func (c *Client) relink() {
 		c.changed()
 	}
 	c.resubscribe()
+}
+
+// heldBack gives the listeners that may serve before the first configuration is
+// whole.
+func (c *Client) heldBack(all []*config.Listener) []*config.Listener {
+	if !c.opts.StaticFirst {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(x *config.Listener) bool {
+		return !slices.ContainsFunc(c.opts.Static.Listeners, func(s *config.Listener) bool { return s.Name == x.Name })
+	})
 }
 
 // relinkEndpoints is relink for a push of endpoints, which names no new resource:

@@ -13,8 +13,6 @@ import (
 // Status is what admin pages and metrics show of the client.
 type Status struct {
 	Facts
-	// Problem says why there is no stream, "" while there is one.
-	Problem string
 	Types   []TypeStatus
 	Waiting []link.Waiting
 	// Stats are counters and gauges by their Envoy names.
@@ -66,7 +64,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 }
 
 func (c *Client) status() Status {
-	out := Status{Facts: c.facts, Problem: c.problem, Waiting: append([]link.Waiting(nil), c.waiting...), Stats: c.statistics()}
+	out := Status{Facts: c.facts, Waiting: append([]link.Waiting(nil), c.waiting...), Stats: c.statistics()}
 	for _, k := range c.kinds {
 		t := TypeStatus{
 			Type: k.kind.String(), URL: k.kind.url(), Version: k.version, Subscribed: sorted(k.names),

@@ -26,9 +26,6 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if err != nil {
 		return err
 	}
-	if err := checkBootstrap(boot); err != nil {
-		return err
-	}
 	if f.mode == "validate" {
 		_, err := fmt.Fprintf(h.stdout, "configuration '%s' OK\n", f.config)
 		return err
@@ -52,7 +49,7 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	return run(ctx, h, settings{
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial,
 		plane: planeOptions{
-			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second,
+			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second, gradual: f.drainStrategy != "immediate",
 			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
 			keep: keepStats(boot.StatsMatcher),
 		},
@@ -108,18 +105,6 @@ func overlay(base, over map[string]any) {
 		}
 		base[k] = v
 	}
-}
-
-// checkBootstrap finds what only the whole shows: an ADS server that is none of
-// the static clusters. Envoy's words, which operators grep for.
-func checkBootstrap(b *config.Bootstrap) error {
-	if b.ADS == nil {
-		return nil
-	}
-	if _, ok := b.Static.Clusters[b.ADS.Cluster]; !ok {
-		return fmt.Errorf("Unknown gRPC client cluster '%s'", b.ADS.Cluster) //nolint:staticcheck // Envoy's sentence
-	}
-	return nil
 }
 
 func newLog(h host, level string, asJSON bool) (*slog.LevelVar, *slog.Logger, error) {

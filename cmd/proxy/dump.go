@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"sluice/internal/config"
-	"sluice/listener"
 	"sluice/upstream"
 	"sluice/xdsclient"
 )
@@ -20,27 +19,22 @@ import (
 // dumper writes the admin pages that show state of several parts.
 type dumper struct{ process *process }
 
-func (d *dumper) listeners(ctx context.Context, w io.Writer, asJSON bool) error {
+func (d *dumper) listeners(_ context.Context, w io.Writer, asJSON bool) error {
 	type status struct {
 		Name    string `json:"name"`
 		Address any    `json:"local_address"`
 	}
-	var list []status
-	seen := map[string]bool{}
-	err := d.process.plane.listeners.Visit(ctx, func(_ int, c *config.Listener, _ listener.Counters) {
-		if seen[c.Name] {
-			return
-		}
-		seen[c.Name] = true
-		for _, a := range d.process.plane.listeners.Bound(c.Name) {
-			list = append(list, status{c.Name, map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}})
+	list := []status{}
+	for _, name := range d.process.plane.listeners.Names() {
+		for _, a := range d.process.plane.listeners.Bound(name) {
+			list = append(list, status{name, map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}})
 			if !asJSON {
-				fmt.Fprintf(w, "%s::%s\n", c.Name, a)
+				fmt.Fprintf(w, "%s::%s\n", name, a)
 			}
 		}
-	})
-	if err != nil || !asJSON {
-		return err
+	}
+	if !asJSON {
+		return nil
 	}
 	return json.NewEncoder(w).Encode(map[string]any{"listener_statuses": list})
 }

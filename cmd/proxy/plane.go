@@ -47,6 +47,7 @@ type planeOptions struct {
 	workers     int
 	visibleWait bool
 	drain       time.Duration
+	gradual     bool
 	flush       time.Duration
 	maxConns    uint64
 	keep        func(cluster string) bool
@@ -82,7 +83,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live},
 		Closed: p.reports.closed,
 		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
-		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Limit: o.limit, MaxConnections: int64(o.maxConns),
+		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
 }
@@ -127,6 +128,10 @@ func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
 	p.http.Apply(s.Routes)
+	if err := p.http.Rediscover(s.Listeners); err != nil {
+		p.log.Error("discovered filters", "error", err)
+	}
+	defer p.http.Retire(s.Listeners)
 	return p.listeners.Apply(ctx, s.Listeners)
 }
 
@@ -137,13 +142,10 @@ func (p *plane) secret(name string) *config.Secret {
 	return nil
 }
 
-func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
-	t, err := p.http.Build(m, l)
+func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, c *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
+	t, err := p.http.Terminal(m, l, c)
 	if err != nil {
 		p.log.Error("connection manager", "listener", l.Name, "error", err)
-	}
-	if t == nil {
-		return nil
 	}
 	return t
 }

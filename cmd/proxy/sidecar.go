@@ -155,8 +155,10 @@ func (s *podSide) changed(f xdsclient.Facts) {
 		return
 	}
 	why := f.Missing()
-	if !f.Connected {
-		why = strings.TrimPrefix(why+"; not connected to "+s.agent.Text("discoveryAddress"), "; ")
+	if f.Problem != "" {
+		why += "; istiod: " + f.Problem
+	} else if !f.Connected {
+		why += "; not connected to " + s.agent.Text("discoveryAddress") + " yet"
 	}
 	s.ready.Because("configuration", why)
 }

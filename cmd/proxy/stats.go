@@ -37,9 +37,20 @@ func (p *process) controlStats(emit func(telemetry.Metric)) {
 		if strings.HasPrefix(name, "control_plane.") || strings.HasSuffix(name, "_active") || strings.HasSuffix(name, "_warming") || strings.HasSuffix(name, "_clusters") {
 			kind = telemetry.Gauge
 		}
-		emit(telemetry.Metric{Name: name, Prom: "envoy_" + strings.NewReplacer(".", "_", "|", "_", ":", "_", "-", "_", ";", "_").Replace(name), Kind: kind, Value: v})
+		m := telemetry.Metric{Name: name, Prom: "envoy_" + promName.Replace(name), Kind: kind, Value: v}
+		if of, ok := strings.CutPrefix(name, "cluster."); ok { // where the data plane counts the same cluster
+			at := strings.LastIndexByte(of, '.')
+			if p.settings.plane.keep != nil && !p.settings.plane.keep(of[:at]) {
+				continue
+			}
+			m.Prom, m.Labels = "envoy_cluster_"+of[at+1:], []telemetry.Label{{Name: "envoy_cluster_name", Value: of[:at]}}
+		}
+		emit(m)
 	}
 }
+
+// promName makes a part of a Prometheus name.
+var promName = strings.NewReplacer(".", "_", "|", "_", ":", "_", "-", "_", ";", "_")
 
 func (p *process) serverStats(emit func(telemetry.Metric)) {
 	gauge := func(name string, v uint64) {
@@ -50,6 +61,12 @@ func (p *process) serverStats(emit func(telemetry.Metric)) {
 	gauge("server.uptime", uint64(time.Since(p.began).Seconds()))
 	gauge("server.live", one(state == int32(admin.Live)))
 	gauge("server.concurrency", uint64(len(p.plane.workers)))
+	l := p.plane.listeners.Stats()
+	gauge("listener_manager.total_listeners_draining", l.Draining)
+	gauge("listener_manager.total_filter_chains_draining", l.DrainingChains)
+	for name, v := range map[string]uint64{"listener_create_success": l.CreateSuccess, "listener_create_failure": l.CreateFailure, "listener_stopped": l.Stopped} {
+		emit(telemetry.Metric{Name: "listener_manager." + name, Prom: "envoy_listener_manager_" + name, Value: v})
+	}
 	gauge("listener_manager.workers_started", one(state != int32(admin.PreInitializing)))
 }
 
@@ -78,10 +95,6 @@ func (p *plane) listenerStats(emit func(telemetry.Metric)) {
 		for i := range list {
 			emitListener(emit, p.statPrefix(list[i].config), w, &list[i].n)
 		}
-	}
-	created, failed := p.listeners.Created()
-	for name, v := range map[string]uint64{"listener_create_success": created, "listener_create_failure": failed} {
-		emit(telemetry.Metric{Name: "listener_manager." + name, Prom: "envoy_listener_manager_" + name, Value: v})
 	}
 }
 

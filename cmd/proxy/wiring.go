@@ -46,6 +46,9 @@ func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {
 
 // closed writes the listener's own access log, of every connection.
 func (r *reporting) closed(c *downstream.Connection) {
+	if m := manager(c.Chain); m != nil && !c.Served {
+		r.plane.http.Refused(c.Conn.Worker().Index(), m)
+	}
 	if len(c.Listener.AccessLogs) == 0 {
 		return
 	}
@@ -59,6 +62,19 @@ func (r *reporting) closed(c *downstream.Connection) {
 		record.BytesIn, record.BytesOut = c.Conn.BytesRead(), c.Conn.BytesWritten()
 	}
 	r.writers[w.Index()].Emit(r.log(c.Listener, c.Listener.AccessLogs), &record)
+}
+
+// manager gives the connection manager of a chain, nil for none.
+func manager(c *config.FilterChain) *config.HTTPConnectionManager {
+	if c == nil {
+		return nil
+	}
+	for _, f := range c.Filters {
+		if m, ok := f.(*config.HTTPConnectionManager); ok {
+			return m
+		}
+	}
+	return nil
 }
 
 // count adds to a statistic that a network filter names itself, such as

@@ -24,6 +24,9 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 		}
 		return r.Flags.Append(dst, it.Op == "RESPONSE_FLAGS_LONG"), text
 	case "RESPONSE_CODE_DETAILS":
+		if r.Details == "" && r.Flags.Has(NFCF) {
+			return dst, text // Envoy's reply has details there, and they are empty
+		}
 		return appendUnderscored(dst, r.Details)
 	case "PROTOCOL":
 		return str(dst, r.Protocol.String())

@@ -82,6 +82,11 @@ type Connection struct {
 	OnDrainEnd func()
 	// Draining is set before OnDrain is called, and at Serve if it began earlier.
 	Draining bool
+	// DrainFrom and DrainOver spread the notices over a gradual drain: an HTTP
+	// connection is told to close with a chance that grows from 0 at DrainFrom
+	// (Worker.Now) to 1 a DrainOver later. DrainOver 0: at once.
+	DrainFrom int64
+	DrainOver time.Duration
 
 	// Released is the listener's; terminals call Gone.
 	Released func(c *Connection)

@@ -56,7 +56,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 // findRoute chooses the route by the request as it is now.
 func (r *request) findRoute() {
 	r.route, r.x.Route = nil, nil
-	r.chain = r.proxy.chain
+	r.chain = r.proxy.filters()
 	t := r.table
 	if t == nil {
 		return
@@ -301,6 +301,7 @@ func (r *request) send(end bool) {
 		r.chain.filters[i].Encode(&r.x, r.slot(i))
 	}
 	r.finalHeaders()
+	r.conn.drainClose()
 	r.rec.Code = r.resp.Status
 	r.rec.SendHead = r.local.worker.Now()
 	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
