@@ -160,7 +160,7 @@ func (l *Listeners) Open(ctx context.Context) (int, error) {
 func (l *Listeners) Visit(ctx context.Context, f func(worker int, c *config.Listener, n Counters)) error {
 	return l.each(ctx, func(o *onWorker, i int) {
 		for _, a := range o.byName {
-			f(i, a.config, *a.count)
+			f(i, a.config, a.copyOf(i))
 		}
 	})
 }

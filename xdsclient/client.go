@@ -100,6 +100,7 @@ type Client struct {
 	endpointsOnly map[string]bool
 	newRefs       bool                 // resources came that may name files
 	files         map[string]bool      // watched SDS files, by path
+	named         map[string][]string  // the secrets wanted of each
 	arrived       map[string]time.Time // of secrets that didn't come by ADS
 	wg            sync.WaitGroup
 }
@@ -116,6 +117,8 @@ type event struct {
 	answer *answer
 	closed error
 	secret []*config.Secret
+	// badFile is a file of secrets that was refused, but for those in secret.
+	badFile string
 }
 
 // New prepares a client; nothing runs before Run.
@@ -140,7 +143,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{
 		opts: o, queries: make(chan func()), events: make(chan event, 16), quit: make(chan struct{}),
-		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{}, arrived: map[string]time.Time{},
+		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{}, named: map[string][]string{}, arrived: map[string]time.Time{},
 		accepted: link.Accepted{
 			Static: o.Static, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
 			Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
@@ -211,7 +214,10 @@ func (c *Client) giveUp(name string, after time.Duration, done func()) {
 
 // handle takes one event of a stream.
 func (c *Client) handle(ctx context.Context, e event) {
-	if e.secret != nil {
+	if e.badFile != "" {
+		c.refused(e.badFile, e.secret)
+	}
+	if e.secret != nil || e.badFile != "" {
 		for _, s := range e.secret {
 			c.secret(s)
 		}

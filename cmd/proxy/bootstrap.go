@@ -50,7 +50,7 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial,
 		plane: planeOptions{
 			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second, gradual: f.drainStrategy != "immediate",
-			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node,
+			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
 			keep: keepStats(boot.StatsMatcher),
 		},
 		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),

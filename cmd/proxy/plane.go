@@ -52,6 +52,7 @@ type planeOptions struct {
 	maxConns    uint64
 	keep        func(cluster string) bool
 	node        *config.Node
+	runtime     config.Struct
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
@@ -70,6 +71,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
 	env := func(name string) string { v, _ := h.lookup(name); return v }
 	node := telemetry.NewNode(o.node, nil)
+	frame := metadataexchange.Frame(node.Any)
 	p.reports = newReporting(p, node, env)
 	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
@@ -78,12 +80,18 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
-		Refused: p.reports.refused,
-		Count:   p.reports.count, PeerFrame: metadataexchange.Frame(node.Any), PeerMetadata: peerMetadata,
-		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, MaxConnections: int64(o.maxConns),
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live},
+		Closed: p.reports.closed,
+		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
+		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
+}
+
+// limit is envoy.resource_limits.listener.NAME.connection_limit.
+func (o planeOptions) limit(name string) int {
+	v, _ := o.runtime["envoy.resource_limits.listener."+name+".connection_limit"].(float64)
+	return int(v)
 }
 
 // Run runs workers and their helpers until ctx ends. When it returns nothing of
@@ -135,12 +143,9 @@ func (p *plane) secret(name string) *config.Secret {
 }
 
 func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, c *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
-	t, err := p.http.BuildIn(m, l, c)
+	t, err := p.http.Terminal(m, l, c)
 	if err != nil {
 		p.log.Error("connection manager", "listener", l.Name, "error", err)
-	}
-	if t == nil {
-		return nil
 	}
 	return t
 }

@@ -39,7 +39,6 @@ type process struct {
 	state  atomic.Int32
 	applyE chan error // the first static configuration's error
 	quit   context.CancelFunc
-	drainO sync.Once
 }
 
 // run is the whole of a proxy's life: start the workers, let the control path

@@ -79,7 +79,7 @@ func serveSidecar(ctx context.Context, h host, o agentFlags) error {
 	return run(ctx, h, settings{
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial, pod: pod,
 		plane: planeOptions{
-			workers: max(agent.Number("concurrency", 2), 1), drain: drain, flush: time.Second, maxConns: boot.MaxConnections, node: &boot.Node,
+			workers: max(agent.Number("concurrency", 2), 1), drain: drain, flush: time.Second, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
 			keep: keepStats(boot.StatsMatcher),
 		},
 		options: map[string]any{"concurrency": agent.Number("concurrency", 2), "drain_strategy": "Immediate", "drain_time": drain.String()},

@@ -103,6 +103,7 @@ func (g *Group) Code(prefix string, code int) {
 // Set is one worker's metrics.
 type Set struct {
 	groups []*Group
+	before []func()
 	Istio  *IstioMetrics
 }
 
@@ -115,6 +116,10 @@ func (s *Set) Add(scope, name string, stats []Stat) *Group {
 	s.groups = append(s.groups, g)
 	return g
 }
+
+// Before has f run on the worker before each collection: it brings counters up to
+// date that nothing else does in time.
+func (s *Set) Before(f func()) { s.before = append(s.before, f) }
 
 // Remove takes a group out; its counts are gone.
 func (s *Set) Remove(g *Group) {
@@ -214,6 +219,9 @@ func merge(sum map[string]*Metric, m *Metric) {
 
 func (s *Set) collect() []Metric {
 	var out []Metric
+	for _, f := range s.before {
+		f()
+	}
 	for _, g := range s.groups {
 		out = g.collect(out)
 	}
@@ -236,11 +244,16 @@ func tagOf(scope string) string {
 }
 
 func (g *Group) collect(out []Metric) []Metric {
-	labels := []Label{{tagOf(g.Scope), g.Name}}
+	full := g.Scope + "."
+	var labels []Label
+	if g.Name != "" {
+		full += g.Name + "."
+		labels = []Label{{tagOf(g.Scope), g.Name}}
+	}
 	add := func(name string, v uint64, kind Kind, more ...Label) {
 		prom := "envoy_" + g.Scope + "_" + promName(name)
-		out = append(out, Metric{Name: g.Scope + "." + g.Name + "." + name, Prom: prom,
-			Labels: append(labels[:1:1], more...), Kind: kind, Value: v})
+		out = append(out, Metric{Name: full + name, Prom: prom,
+			Labels: append(labels[:len(labels):len(labels)], more...), Kind: kind, Value: v})
 	}
 	for i, s := range g.Stats {
 		kind := Counter

@@ -181,7 +181,7 @@ func (r *verifier) chain(peers []*x509.Certificate, server bool) ([]*x509.Certif
 		return nil, asChainError(err, leaf)
 	}
 	for _, c := range chains {
-		if r.depth == 0 || len(c)-2 <= r.depth {
+		if len(c)-2 <= r.depth {
 			return c, nil
 		}
 	}

@@ -55,6 +55,8 @@ type Connection struct {
 	Dynamic config.Metadata
 	// PeerMetadata is the protobuf Any that istio.metadata_exchange received; nil: nothing.
 	PeerMetadata []byte
+	// TLVs of a PROXY header that upstream ones may have, as they came.
+	TLVs []byte
 	// Cluster overrides the terminal's (sni_cluster); "" doesn't.
 	Cluster string
 
@@ -69,6 +71,8 @@ type Connection struct {
 	// Flag and Details are Envoy's response flag and details of a connection that
 	// ended before its terminal: "NR", "filter_chain_not_found".
 	Flag, Details string
+	// Served is set when the terminal took the connection over.
+	Served bool
 
 	// OnDrain, set by the terminal in Serve, is called when the chain or the
 	// listener begins to drain: let the client go soon (GOAWAY, connection:

@@ -3,6 +3,7 @@ package httpproxy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -55,13 +56,16 @@ func (s *Server) Rediscover(listeners []*config.Listener) error {
 	return errors.Join(errs...)
 }
 
-// Retire drops the statistics of managers that listeners don't have any more,
-// when their connections are gone. Call it after the listeners are applied.
+// Retire drops the managers that listeners don't have any more, and their
+// statistics when their connections are gone. Call it after the listeners are applied.
 func (s *Server) Retire(listeners []*config.Listener) {
-	used := map[string]bool{}
-	for at := range managers(listeners) {
-		used[at.prefix] = true
+	used, kept := map[string]bool{}, map[*config.HTTPConnectionManager]bool{}
+	for at, m := range managers(listeners) {
+		used[at.prefix], kept[m.config] = true, true
 	}
+	s.mu.Lock()
+	maps.DeleteFunc(s.built, func(m *config.HTTPConnectionManager, _ *Proxy) bool { return !kept[m] })
+	s.mu.Unlock()
 	for _, l := range s.locals {
 		l.worker.Post(func() { l.retire(used) })
 	}

@@ -8,7 +8,6 @@
 package httpproxy
 
 import (
-	"errors"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -47,7 +46,6 @@ type Server struct {
 	mu     sync.Mutex
 	tables map[string]*holder
 	built  map[*config.HTTPConnectionManager]*Proxy
-	hashes map[string]uint64 // of the listeners whose managers are built
 	places map[place]*discovered
 }
 
@@ -62,7 +60,7 @@ type table struct {
 
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
-	s := &Server{opts: o, tables: make(map[string]*holder), built: make(map[*config.HTTPConnectionManager]*Proxy), hashes: make(map[string]uint64), places: make(map[place]*discovered)}
+	s := &Server{opts: o, tables: make(map[string]*holder), built: make(map[*config.HTTPConnectionManager]*Proxy), places: make(map[place]*discovered)}
 	for i := range o.Workers {
 		s.locals = append(s.locals, newLocal(&o, i))
 	}
@@ -111,7 +109,6 @@ type Proxy struct {
 	h1       []*h1.Options
 	h2       []*h2.Options
 	groups   []*telemetry.Group
-	server10 bool
 	name     []byte // server header
 	via      []byte
 	early    *route.Mutations
@@ -165,68 +162,32 @@ func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, fo
 	return p, logErr
 }
 
-// Prepare builds the connection managers of listeners that are new or changed,
-// before the listeners are applied, so that no worker has to. Errors are those
-// of access logs and filters; the managers work without.
-func (s *Server) Prepare(listeners []*config.Listener) error {
-	var errs []error
-	keep := make(map[string]bool, len(listeners))
-	for _, l := range listeners {
-		keep[l.Name] = true
-		if h, ok := s.hashes[l.Name]; ok && h == l.Hash && h != 0 {
-			continue
-		}
-		s.hashes[l.Name] = l.Hash
-		for _, c := range append(l.Chains[:len(l.Chains):len(l.Chains)], l.DefaultChain) {
-			if c == nil {
-				continue
-			}
-			for _, f := range c.Filters {
-				if m, ok := f.(*config.HTTPConnectionManager); ok {
-					_, err := s.proxy(m, l)
-					errs = append(errs, err)
-				}
-			}
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for m, p := range s.built {
-		if p.listener != nil && !keep[p.listener.Name] {
-			delete(s.built, m)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Terminal gives the terminal of an HTTP chain, built by Prepare or now.
-func (s *Server) Terminal(m *config.HTTPConnectionManager, l *config.Listener) downstream.Terminal {
-	p, err := s.proxy(m, l)
-	if p == nil {
-		return refusing{err}
-	}
-	return p
-}
-
-func (s *Server) proxy(m *config.HTTPConnectionManager, l *config.Listener) (*Proxy, error) {
+// Terminal gives the terminal of an HTTP chain. A connection manager is built
+// at its first connection, once for all workers: most of a mesh's listeners are
+// never used.
+func (s *Server) Terminal(m *config.HTTPConnectionManager, l *config.Listener, c *config.FilterChain) (downstream.Terminal, error) {
 	s.mu.Lock()
 	p := s.built[m]
 	s.mu.Unlock()
 	if p != nil {
 		return p, nil
 	}
-	p, err := s.Build(m, l)
-	if p != nil {
-		s.mu.Lock()
-		s.built[m] = p
-		s.mu.Unlock()
+	p, err := s.BuildIn(m, l, c)
+	if p == nil {
+		return refusing{}, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first := s.built[m]; first != nil { // another worker was quicker
+		return first, nil
+	}
+	s.built[m] = p
 	return p, err
 }
 
 // refusing ends the connections of a chain whose filters couldn't be built: a
 // required filter must not be passed by.
-type refusing struct{ err error }
+type refusing struct{}
 
 func (refusing) Serve(c *downstream.Connection) {
 	c.Conn.SetHandler(&ending{c})

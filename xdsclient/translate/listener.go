@@ -46,9 +46,6 @@ func (s scope) listener(m *listener.Listener) *config.Listener {
 	for i, a := range m.GetAdditionalAddresses() {
 		out.Additional = append(out.Additional, s.index("additional_addresses", i).address(a.GetAddress(), false))
 	}
-	if out.StatPrefix == "" {
-		out.StatPrefix = out.Address.String()
-	}
 	if out.Name == "" {
 		out.Name = out.Address.String()
 	}
