@@ -236,11 +236,16 @@ func tagOf(scope string) string {
 }
 
 func (g *Group) collect(out []Metric) []Metric {
-	labels := []Label{{tagOf(g.Scope), g.Name}}
+	var labels []Label
+	base := g.Scope + "."
+	if g.Name != "" { // the codecs of all listeners are one thing: http1, http2
+		labels = []Label{{tagOf(g.Scope), g.Name}}
+		base += g.Name + "."
+	}
 	add := func(name string, v uint64, kind Kind, more ...Label) {
 		prom := "envoy_" + g.Scope + "_" + promName(name)
-		out = append(out, Metric{Name: g.Scope + "." + g.Name + "." + name, Prom: prom,
-			Labels: append(labels[:1:1], more...), Kind: kind, Value: v})
+		out = append(out, Metric{Name: base + name, Prom: prom,
+			Labels: append(labels[:len(labels):len(labels)], more...), Kind: kind, Value: v})
 	}
 	for i, s := range g.Stats {
 		kind := Counter
