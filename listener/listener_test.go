@@ -38,9 +38,7 @@ type rig struct {
 	pool    *tlsconn.Pool
 }
 
-// redial connects every cluster to addr; cluster "none" has no host.
-type redial struct{ r *rig }
-
+// dialing is a connection to an upstream on its way.
 type dialing struct {
 	conn *worker.Conn
 	done func(tcpproxy.Upstream, error)
@@ -58,6 +56,7 @@ func (d *dialing) OnConnect(c *worker.Conn, e error) {
 	d.done(tcpproxy.Upstream{Conn: c}, nil)
 }
 
+// connect connects every cluster to r.up; "none" has no host, "closed" a closed port.
 func (r *rig) connect(d *downstream.Connection, q *tcpproxy.Request, done func(tcpproxy.Upstream, error)) func() {
 	w := d.Conn.Worker()
 	if q.Cluster == "none" {
@@ -133,10 +132,13 @@ func newRig(t *testing.T, change func(o *Options)) *rig {
 		defer r.mu.Unlock()
 		r.records = append(r.records, x)
 	}}
-	o.Refused = func(c *downstream.Connection, flag, details string) {
+	o.Closed = func(c *downstream.Connection) {
+		if c.Served || c.Flag == "" && c.TransportFailure == "" && c.Termination == "" {
+			return
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.refused = append(r.refused, strings.TrimSpace(flag+" "+details+" sni="+c.SNI+" "+c.TransportFailure))
+		r.refused = append(r.refused, strings.TrimSpace(c.Flag+" "+c.Details+" sni="+c.SNI+" "+c.TransportFailure))
 	}
 	if change != nil {
 		change(&o)
@@ -257,7 +259,7 @@ func TestTCPProxyEnds(t *testing.T) {
 		{"the server resets after data", "a", "R", "half", "UR", "LocalReset RemoteReset", 1},
 		{"idle", "idle", "x", "x", "", "Normal Normal", 1},
 		{"too old", "max", "x", "x", "DT", "Normal Normal", 1},
-		{"no host", "none", "", "", "UH", "Normal Normal", 1},
+		{"no host", "none", "", "", "UH", "Normal Normal", 0},
 		{"refused, three attempts", "closed", "", "", "UF,URX", "Normal Normal", 3},
 	} {
 		conn := r.dial(c.to)
@@ -356,7 +358,7 @@ func TestInspectorsChooseTheChain(t *testing.T) {
 	}
 	answer(t, r.dial("l"), "\x00binary")
 	answer(t, r.dial("l"), hello("other.org"))
-	if x := r.refusals(2); x[0] != "NR filter_chain_not_found sni=" || x[1] != "NR filter_chain_not_found sni=other.org" {
+	if x := r.refusals(2); x[0] != "NR filter_chain_not_found sni= TLS_error|error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end" || x[1] != "NR filter_chain_not_found sni=other.org" {
 		t.Errorf("%q", x)
 	}
 }
@@ -379,6 +381,25 @@ func TestVirtualListenerHandsOff(t *testing.T) {
 	for dst, want := range map[string]string{"10.0.0.2 8080 80": "exact", "10.0.0.3 8080 80": "wild", "10.0.0.3 8080 81": "virtual", "10.0.0.9 8080 90": "sniffed"} {
 		if got := answer(t, r.dial("virtual"), "PROXY TCP4 1.1.1.1 "+dst+"\r\nGET / HTTP/1.1\r\n\r\n"); got != want {
 			t.Errorf("%s: got %q, want %q", dst, got, want)
+		}
+	}
+}
+
+func TestProxyHeaderIsNotCounted(t *testing.T) {
+	r := newRig(t, nil)
+	l := listenerOf("l", 1, chainOf("c", &config.TCPProxy{Cluster: "a"}))
+	l.Filters.ProxyProtocol = &config.ProxyProtocol{AllowWithoutHeader: true}
+	r.apply(l)
+	for _, c := range []struct{ header, src string }{{"PROXY TCP4 10.0.0.1 10.0.0.2 8080 80\r\n", "10.0.0.1:8080"}, {"", ""}} {
+		conn := r.dial("l")
+		io.WriteString(conn, c.header+"hello")
+		conn.CloseWrite()
+		if b, err := io.ReadAll(conn); string(b) != "hello" || err != nil {
+			t.Errorf("%q %v", b, err)
+		}
+		x := r.recorded(1)[0]
+		if src := x.Downstream.Src.String(); x.Received != 5 || x.Sent != 5 || c.src != "" && src != c.src {
+			t.Errorf("%d in, %d out, from %s", x.Received, x.Sent, src)
 		}
 	}
 }

@@ -140,10 +140,10 @@ func findSource(direct *byDirect, c *criteria) *chain {
 	return port.find(c.src.Port())
 }
 
-// isLocal is Envoy's SAME_IP_OR_LOOPBACK.
+// isLocal is Envoy's SAME_IP_OR_LOOPBACK: of 127.0.0.0/8 only 127.0.0.1 counts.
 func isLocal(c *criteria) bool {
-	src := c.src.Addr()
-	return !src.IsValid() || src.Unmap().IsLoopback() || src == c.dst.Addr()
+	src := c.src.Addr().Unmap()
+	return !src.IsValid() || src == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || src == netip.IPv6Loopback() || src == c.dst.Addr()
 }
 
 func (n *byName) find(sni string) *byTransport {

@@ -71,7 +71,7 @@ func slow(chains []*chain, c *criteria) *chain {
 	})
 	narrow(func(f *config.FilterChainMatch) int { return longest(f.DirectSourcePrefix, c.direct) })
 	narrow(func(f *config.FilterChainMatch) int {
-		local := c.src.Addr().IsLoopback() || c.src.Addr() == c.dst.Addr()
+		local := c.src.Addr().String() == "127.0.0.1" || c.src.Addr().String() == "::1" || c.src.Addr() == c.dst.Addr()
 		return exact(f.SourceType == config.SourceAny, local == (f.SourceType == config.SourceSameIPOrLoopback))
 	})
 	narrow(func(f *config.FilterChainMatch) int { return longest(f.SourcePrefix, c.src.Addr()) })
@@ -133,7 +133,7 @@ func (d dice) match() config.FilterChainMatch {
 }
 
 func (d dice) criteria() criteria {
-	addrs := []string{"10.1.2.3", "10.1.9.9", "10.9.9.9", "127.0.0.1", "192.168.1.1", "fd00::1", "2001:db8::1"}
+	addrs := []string{"10.1.2.3", "10.1.9.9", "10.9.9.9", "127.0.0.1", "127.0.0.7", "::1", "192.168.1.1", "fd00::1", "2001:db8::1"}
 	addr := func() netip.Addr { return netip.MustParseAddr(pick(d, addrs...)) }
 	return criteria{
 		dst:       netip.AddrPortFrom(addr(), pick(d, uint16(80), 443, 9)),

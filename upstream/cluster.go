@@ -208,6 +208,7 @@ func (l *Local) remove(name string) {
 type Query struct {
 	balance.Query
 	OriginalDst netip.AddrPort // where the client meant to go
+	From        *From          // for PROXY headers; nil: none are sent
 	DstHeader   string         // value of the ORIGINAL_DST cluster's header, "" when absent
 }
 
@@ -330,8 +331,15 @@ func hostOnly(host string) string {
 	return host
 }
 
-// CountBytes adds a TCP connection's bytes, received from and sent to the host.
-func (c *Cluster) CountBytes(received, sent uint64) {
-	c.Stats[pool.CxRxBytes] += received
-	c.Stats[pool.CxTxBytes] += sent
+// poolsLeft is remaining_cx_pools; without a limit Envoy counts down from the
+// largest number.
+func (c *Cluster) poolsLeft(b *pool.Breakers) uint64 {
+	n := uint64(0)
+	for _, h := range c.hosts {
+		n += uint64(len(h.pools))
+	}
+	if left := b.Pools.Max(); left != config.Unlimited {
+		return uint64(left) - min(n, uint64(left))
+	}
+	return ^uint64(0) - n
 }

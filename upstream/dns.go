@@ -82,6 +82,7 @@ func (c *Clusters) resolve(ctx context.Context, sh *shared, name string, r *reso
 		return
 	}
 	r.addrs = addrs
+	sh.stats.updates.Add(1)
 	if !sh.gone {
 		c.rebuild(sh, nil)
 	}

@@ -46,7 +46,12 @@ func (c *Client) answer(a *answer) {
 		}
 	}
 	ready := c.facts.Clusters
-	c.relink()
+	if c.endpointsOnly != nil {
+		c.relinkEndpoints(c.endpointsOnly)
+	} else {
+		c.relink()
+	}
+	c.flush()
 	answer := ack{nonce: a.nonce}
 	if why != "" {
 		answer.failure = failure(why)
@@ -54,10 +59,9 @@ func (c *Client) answer(a *answer) {
 	k.pending = append(k.pending, answer)
 	// Envoy holds the answer to CDS until the clusters have warmed, once it has
 	// started: a server that sends routes after the answer then finds them ready.
-	if kd != cds || !ready {
+	if kd != cds || !ready || !c.warming() {
 		c.answerAll(k)
 	}
-	c.flush()
 }
 
 func (c *Client) answered(k kind) {

@@ -11,10 +11,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/identity"
 	"sluice/xdsclient/link"
 	"sluice/xdsclient/translate"
 )
@@ -44,8 +46,14 @@ type Options struct {
 	// Secrets brings the secrets of config.SecretAgent, by name.
 	Secrets <-chan *config.Secret
 	// Apply takes each new snapshot, in order, on the client's goroutine.
-	// Listeners are left out until the whole first configuration is there.
+	// Dynamic listeners are left out until the whole first configuration is
+	// there, static ones too unless StaticFirst.
 	Apply func(*config.Snapshot)
+	// StaticFirst serves static listeners from the start: a pod's answer the
+	// kubelet while everything else still waits.
+	StaticFirst bool
+	// Peer is what to call the control plane in messages, the cluster's name when "".
+	Peer string
 	// Changed is told when Facts change, on the client's goroutine; may be nil.
 	Changed func(Facts)
 	// Logf notes what an operator should see; may be nil.
@@ -62,6 +70,8 @@ type Facts struct {
 	Clusters  bool // all initial clusters have endpoints or waited long enough
 	CDS, LDS  bool // accepted once
 	Live      bool // the first configuration is whole and serves
+	// Problem says why the last stream ended, "" once the server has answered.
+	Problem string
 }
 
 // Client is one ADS client. Run it once.
@@ -84,8 +94,15 @@ type Client struct {
 	attempts int
 	timers   map[string]timer
 	stats    map[string]uint64
-	files    map[string]bool // watched SDS files, by path
-	wg       sync.WaitGroup
+	users    map[string][]string // clusters by the assignment they take
+	// endpointsOnly are the assignments of the response in hand, nil when it has
+	// anything else.
+	endpointsOnly map[string]bool
+	newRefs       bool                 // resources came that may name files
+	files         map[string]bool      // watched SDS files, by path
+	named         map[string][]string  // the secrets wanted of each
+	arrived       map[string]time.Time // of secrets that didn't come by ADS
+	wg            sync.WaitGroup
 }
 
 type timer struct {
@@ -100,6 +117,8 @@ type event struct {
 	answer *answer
 	closed error
 	secret []*config.Secret
+	// badFile is a file of secrets that was refused, but for those in secret.
+	badFile string
 }
 
 // New prepares a client; nothing runs before Run.
@@ -113,6 +132,9 @@ func New(o Options) *Client {
 	if o.Apply == nil {
 		o.Apply = func(*config.Snapshot) {}
 	}
+	if o.Peer == "" && o.ADS != nil {
+		o.Peer = o.ADS.Cluster
+	}
 	if o.Static == nil {
 		o.Static = &config.Snapshot{}
 	}
@@ -121,7 +143,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{
 		opts: o, queries: make(chan func()), events: make(chan event, 16), quit: make(chan struct{}),
-		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{},
+		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{}, named: map[string][]string{}, arrived: map[string]time.Time{},
 		accepted: link.Accepted{
 			Static: o.Static, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
 			Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
@@ -142,8 +164,13 @@ func (c *Client) Run(ctx context.Context) error {
 	defer cancel()
 	defer close(c.quit)
 	secrets := c.opts.Secrets
+	c.newRefs = true
 	c.start(ctx)
 	for {
+		if c.newRefs {
+			c.newRefs = false
+			c.watchFiles(ctx)
+		}
 		next := c.nextTimer()
 		select {
 		case <-ctx.Done():
@@ -164,7 +191,6 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-next:
 			c.fire()
 		}
-		c.watchFiles(ctx)
 	}
 }
 
@@ -188,7 +214,10 @@ func (c *Client) giveUp(name string, after time.Duration, done func()) {
 
 // handle takes one event of a stream.
 func (c *Client) handle(ctx context.Context, e event) {
-	if e.secret != nil {
+	if e.badFile != "" {
+		c.refused(e.badFile, e.secret)
+	}
+	if e.secret != nil || e.badFile != "" {
 		for _, s := range e.secret {
 			c.secret(s)
 		}
@@ -204,10 +233,12 @@ func (c *Client) handle(ctx context.Context, e event) {
 	case e.opened != nil:
 		c.conn = e.opened
 		c.count("cluster."+c.opts.ADS.Cluster+".upstream_rq_total", 1)
-		c.setConnected(true)
+		c.facts.Connected = true
+		c.changed()
 		c.resume()
 	case e.answer != nil:
 		c.attempts = 0
+		c.setProblem("")
 		c.answer(e.answer)
 	case e.closed != nil:
 		c.lost(ctx, e.closed)
@@ -220,7 +251,9 @@ func (c *Client) lost(ctx context.Context, err error) {
 		c.conn.close()
 		c.conn = nil
 	}
-	c.setConnected(false)
+	problem := identity.Explain(err, c.opts.Peer)
+	c.facts.Connected = false
+	c.setProblem(problem)
 	for _, k := range c.kinds {
 		k.pending = nil
 		k.nonce = ""
@@ -228,14 +261,15 @@ func (c *Client) lost(ctx context.Context, err error) {
 	ceiling := min(backoffLast, backoffFirst<<min(c.attempts, 10))
 	c.attempts++
 	wait := time.Duration(rand.Int64N(int64(ceiling)) + 1)
-	c.opts.Logf("ADS stream ended: %v; trying again in %v", err, wait.Round(time.Millisecond))
+	c.opts.Logf("ADS stream ended: %s; trying again in %v", problem, wait.Round(time.Millisecond))
 	c.gen++
 	c.timers["reconnect"] = timer{c.opts.Now().Add(wait), func() { c.connect(ctx) }}
 }
 
-func (c *Client) setConnected(on bool) {
-	if c.facts.Connected != on {
-		c.facts.Connected = on
+// setProblem notes why there is no stream, and tells that facts changed.
+func (c *Client) setProblem(why string) {
+	if why != "" || c.facts.Problem != "" {
+		c.facts.Problem = why
 		c.changed()
 	}
 }
@@ -254,7 +288,10 @@ func (c *Client) secret(s *config.Secret) {
 		return
 	}
 	c.accepted.Secrets[s.Name] = s
+	c.arrived[s.Name] = c.opts.Now()
+	c.count("sds."+s.Name+".update_success", 1)
 	c.relink()
+	c.flush()
 }
 
 // nextTimer gives a channel that fires at the nearest deadline, nil for none.
@@ -285,6 +322,9 @@ func (c *Client) fire() {
 // for what it turned out to need.
 func (c *Client) relink() {
 	c.prune()
+	if c.newRefs {
+		c.index()
+	}
 	c.snapshot, c.waiting = link.Next(c.snapshot, &c.accepted)
 	c.watchWaits()
 	before := c.facts
@@ -292,7 +332,7 @@ func (c *Client) relink() {
 	out := c.snapshot
 	if !c.facts.Live {
 		held := *c.snapshot
-		held.Listeners = nil
+		held.Listeners = c.heldBack(held.Listeners)
 		out = &held
 	}
 	if !sameSnapshot(c.applied, out) {
@@ -303,6 +343,45 @@ func (c *Client) relink() {
 		c.changed()
 	}
 	c.resubscribe()
+}
+
+// heldBack gives the listeners that may serve before the first configuration is
+// whole.
+func (c *Client) heldBack(all []*config.Listener) []*config.Listener {
+	if !c.opts.StaticFirst {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(x *config.Listener) bool {
+		return !slices.ContainsFunc(c.opts.Static.Listeners, func(s *config.Listener) bool { return s.Name == x.Name })
+	})
+}
+
+// relinkEndpoints is relink for a push of endpoints, which names no new resource:
+// its cost is the push's, not the mesh's. A cluster that waits needs the whole.
+func (c *Client) relinkEndpoints(assignments map[string]bool) {
+	if len(c.waiting) > 0 || c.snapshot == nil || !c.facts.Live {
+		c.relink()
+		return
+	}
+	var clusters []string
+	for a := range assignments {
+		clusters = append(clusters, c.users[a]...)
+	}
+	next := link.Endpoints(c.snapshot, &c.accepted, clusters)
+	if next != c.snapshot {
+		c.snapshot, c.applied = next, next
+		c.opts.Apply(next)
+	}
+}
+
+// index notes which clusters take which assignment.
+func (c *Client) index() {
+	c.users = make(map[string][]string, len(c.accepted.Clusters))
+	c.eachCluster(func(x *config.Cluster) {
+		if x.Type == config.EDS {
+			c.users[x.EDSName] = append(c.users[x.EDSName], x.Name)
+		}
+	})
 }
 
 // phase moves through Envoy's order of initialisation: clusters, then listeners,
@@ -362,7 +441,7 @@ func (c *Client) watchWaits() {
 
 func (c *Client) waitedEnough(p link.Part) {
 	c.accepted.Settled[p] = true
-	if p.Kind == link.Endpoints {
+	if p.Kind == link.KindEndpoints {
 		c.count("cluster."+p.Name+".init_fetch_timeout", 1)
 	}
 	c.opts.Logf("%s %q didn't come in time", p.Kind, p.Name)
@@ -376,7 +455,7 @@ func (c *Client) prune() {
 		return
 	}
 	for p := range c.accepted.Settled {
-		if p.Kind != link.Endpoints {
+		if p.Kind != link.KindEndpoints {
 			continue
 		}
 		if x := c.cluster(p.Name); x == nil || x.Hash != p.Version {

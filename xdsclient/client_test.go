@@ -3,6 +3,7 @@ package xdsclient_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice/internal/config"
+	"sluice/internal/identity"
 	"sluice/internal/meshtest"
 	"sluice/xdsclient"
 	"sluice/xdsclient/translate"
@@ -256,4 +258,57 @@ func TestUnknownADSClusterIsRefusedInEnvoysWords(t *testing.T) {
 	if err == nil || err.Error() != "Unknown gRPC client cluster 'xds'" {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestReasonForNoStreamIsTold(t *testing.T) {
+	ca, err := meshtest.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plane, err := meshtest.Start(meshtest.Options{CA: ca, Token: "good"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"token": []byte("stale"), "root": ca.RootPEM} {
+		if err := os.WriteFile(dir+"/"+name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	peer := &identity.Peer{Address: plane.Address, RootFile: dir + "/root", TokenFile: dir + "/token"}
+	c := xdsclient.New(xdsclient.Options{
+		Node: config.Node{ID: "n"}, ADS: &config.ADS{Delta: true, Cluster: "xds-grpc", CDS: true, LDS: true},
+		Dial: peer.Dial, Translate: translate.Default(), Logf: t.Logf,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	problem := func(want string) {
+		t.Helper()
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			st, err := c.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(st.Problem, want) && (want != "" || st.Problem == "" && st.Connected) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("problem %q, want %q", st.Problem, want)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	problem("token rejected: authentication failure")
+	if err := os.WriteFile(dir+"/token", []byte("good"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.Set("1", whole(t, 1001)); err != nil {
+		t.Fatal(err)
+	}
+	problem("")
+	plane.Close()
+	problem("connection refused: xds-grpc")
 }

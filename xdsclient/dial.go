@@ -33,6 +33,7 @@ const (
 func ClusterDialer(static *config.Snapshot, name string, secrets func(string) *config.Secret) (Dialer, error) {
 	c := static.Clusters[name]
 	if c == nil {
+		//lint:ignore ST1005 Envoy's words, which tools look for
 		return nil, fmt.Errorf("Unknown gRPC client cluster '%s'", name)
 	}
 	address, ok := firstEndpoint(c)

@@ -1,6 +1,7 @@
 package xdsclient
 
 import (
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -59,6 +60,7 @@ type kindState struct {
 	nonce   string // of the last answer on this stream
 	pending []ack  // held back
 	kept    map[string]*kept
+	named   map[uint64]string // names by content, for forms that don't tell them
 	// The last refusal and when; empty when the last answer was taken.
 	refusal   string
 	refusedAt time.Time
@@ -95,10 +97,26 @@ type failed struct {
 	version string
 	why     string
 	at      time.Time
+	hash    uint64
+	err     error
+}
+
+// refusedBefore gives the refusal of the same bytes, for a server that sends
+// them over and over. Secrets are looked at anew: their files may have come.
+func (k *kindState) refusedBefore(name string, hash uint64) *failed {
+	x := k.kept[name]
+	if name == "" || x == nil || x.failed == nil || x.failed.hash != hash || k.kind == sds {
+		return nil
+	}
+	var r *translate.Refusal
+	if !errors.As(x.failed.err, &r) {
+		return nil // refused for what others were then
+	}
+	return x.failed
 }
 
 func newKindState(k kind) *kindState {
-	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, counts: map[string]*updates{}}
+	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, named: map[uint64]string{}, counts: map[string]*updates{}}
 }
 
 // hold gives the record of a name, making it.

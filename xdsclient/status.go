@@ -175,6 +175,9 @@ func (f Facts) State() string {
 
 // Missing lists what readiness still waits for, in words.
 func (f Facts) Missing() string {
+	if f.Live {
+		return ""
+	}
 	var out []string
 	if !f.CDS {
 		out = append(out, "no clusters received (CDS)")
@@ -182,7 +185,7 @@ func (f Facts) Missing() string {
 	if !f.LDS {
 		out = append(out, "no listeners received (LDS)")
 	}
-	if f.CDS && f.LDS && !f.Live {
+	if f.CDS && f.LDS {
 		out = append(out, "the first configuration is still incomplete")
 	}
 	return strings.Join(out, ", ")

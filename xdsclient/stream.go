@@ -110,7 +110,7 @@ func (c *Client) serve(ctx context.Context, cancel context.CancelFunc, gen int) 
 		return fmt.Errorf("opening a stream: no answer in %v", openTimeout)
 	}
 	if err != nil {
-		return fmt.Errorf("opening a stream: %w", err)
+		return err
 	}
 	out := &conn{out: make(chan request, queued), cancel: cancel}
 	c.tell(event{gen: gen, opened: out})
@@ -145,10 +145,10 @@ func (c *Client) open(ctx context.Context, cc *grpc.ClientConn) (stream, error) 
 	client := discovery.NewAggregatedDiscoveryServiceClient(cc)
 	big := grpc.MaxCallRecvMsgSize(1<<31 - 1) // a mesh's whole state is one message
 	if c.opts.ADS.Delta {
-		s, err := client.DeltaAggregatedResources(ctx, grpc.WaitForReady(true), big)
+		s, err := client.DeltaAggregatedResources(ctx, big)
 		return deltaStream{s}, err
 	}
-	s, err := client.StreamAggregatedResources(ctx, grpc.WaitForReady(true), big)
+	s, err := client.StreamAggregatedResources(ctx, big)
 	return wholeStream{s}, err
 }
 

@@ -22,6 +22,7 @@ type decoded struct {
 // for none. A malformed resource refuses the whole response, one that can't be
 // built only itself.
 func (c *Client) take(k *kindState, a *answer) string {
+	c.endpointsOnly = nil
 	bad := refusals{kind: k.kind}
 	good, named, whole := c.decode(k, a, &bad)
 	if !whole {
@@ -31,10 +32,17 @@ func (c *Client) take(k *kindState, a *answer) string {
 		c.takeNames(k, good, a)
 		return bad.String()
 	}
+	answered := make(map[string]bool, len(good))
 	for _, d := range good {
-		c.accept(k, d, a)
+		if c.accept(k, d, a) {
+			answered[d.name] = true
+		}
 	}
-	c.remove(k, a, named)
+	c.remove(k, a, named, answered)
+	if k.kind == eds {
+		c.settle(answered)
+		c.endpointsOnly = answered
+	}
 	return bad.String()
 }
 
@@ -69,7 +77,10 @@ func (c *Client) decode(k *kindState, a *answer, bad *refusals) (good []decoded,
 		if a.full {
 			version = a.version
 		}
-		k.hold(d.name).failed = &failed{body: r.body, version: version, why: err.Error(), at: c.opts.Now()}
+		if k.kind == cds && c.cluster(d.name) == nil {
+			c.count("cluster_manager.cluster_added", 1) // Envoy counts the attempt
+		}
+		k.hold(d.name).failed = &failed{body: r.body, version: version, why: err.Error(), at: c.opts.Now(), hash: d.hash, err: err}
 	}
 	return good, named, whole
 }
@@ -93,8 +104,15 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 	h := fnv.New64a()
 	h.Write(r.body.Value)
 	d.hash = h.Sum64()
-	if old := k.kept[r.name]; r.name != "" && old != nil && old.body != nil && old.hash == d.hash {
-		return d, nil
+	if d.name == "" {
+		d.name = k.named[d.hash]
+	}
+	if old := k.kept[d.name]; d.name != "" && old != nil && old.body != nil && old.hash == d.hash {
+		return d, nil // as it is in force
+	}
+	if f := k.refusedBefore(r.name, d.hash); f != nil {
+		d.name = r.name
+		return d, f.err
 	}
 	value, name, err := c.opts.Translate.Resource(k.kind.url(), r.body.Value)
 	if name != "" {
@@ -114,9 +132,9 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 
 // accept puts one good resource in force. Names nobody asked for are left out,
 // and unchanged bytes keep the value there is.
-func (c *Client) accept(k *kindState, d decoded, a *answer) {
+func (c *Client) accept(k *kindState, d decoded, a *answer) bool {
 	if !k.kind.wildcard() && !k.names[d.name] {
-		return
+		return false
 	}
 	x := k.hold(d.name)
 	x.failed = nil
@@ -131,13 +149,16 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) {
 	}
 	x.version = version
 	if d.value != nil {
+		delete(k.named, x.hash)
 		x.body, x.hash, x.at = d.body, d.hash, c.opts.Now()
+		k.named[d.hash] = d.name
 	}
-	c.put(k, d, version)
+	c.put(d, version)
+	return true
 }
 
-// put stores the value, and settles what an answer settles even unchanged.
-func (c *Client) put(k *kindState, d decoded, version string) {
+// put stores a new value.
+func (c *Client) put(d decoded, version string) {
 	switch v := d.value.(type) {
 	case *config.Cluster:
 		if c.accepted.Static.Clusters[d.name] != nil {
@@ -146,6 +167,7 @@ func (c *Client) put(k *kindState, d decoded, version string) {
 		v.Version = version
 		c.countChange("cluster_manager.cluster", c.accepted.Clusters[d.name] != nil)
 		c.accepted.Clusters[d.name] = v
+		c.newRefs = true
 	case *config.LoadAssignment:
 		v.Version = version
 		c.accepted.Loads[d.name] = v
@@ -160,9 +182,6 @@ func (c *Client) put(k *kindState, d decoded, version string) {
 		c.accepted.Secrets[d.name] = v
 	case *translate.Extension:
 		c.accepted.Extensions[d.name] = v.Policy
-	}
-	if k.kind == eds {
-		c.settle(d.name)
 	}
 }
 
@@ -180,6 +199,7 @@ func (c *Client) putListener(v *config.Listener) {
 			return
 		}
 	}
+	c.newRefs = true
 	i := slices.IndexFunc(c.accepted.Listeners, func(x *config.Listener) bool { return x.Name == v.Name })
 	c.countChange("listener_manager.listener", i >= 0)
 	if i >= 0 && c.accepted.Listeners[i].ShellHash == v.ShellHash {
@@ -195,19 +215,21 @@ func (c *Client) putListener(v *config.Listener) {
 }
 
 // settle notes that endpoints have answered for every cluster that takes them
-// from this assignment.
-func (c *Client) settle(assignment string) {
-	c.eachCluster(func(x *config.Cluster) {
-		if x.Type == config.EDS && x.EDSName == assignment {
-			c.accepted.Settled[link.Part{Kind: link.Endpoints, Name: x.Name, Version: x.Hash}] = true
+// from one of these assignments.
+func (c *Client) settle(assignments map[string]bool) {
+	for a := range assignments {
+		for _, name := range c.users[a] {
+			if x := c.cluster(name); x != nil {
+				c.accepted.Settled[link.Part{Kind: link.KindEndpoints, Name: name, Version: x.Hash}] = true
+			}
 		}
-	})
+	}
 }
 
 // remove takes out what is gone: for clusters and listeners what a whole state
 // doesn't name, and what an increment removes. Assignments, route tables and
 // secrets that are gone stay in use, as in Envoy.
-func (c *Client) remove(k *kindState, a *answer, named map[string]bool) {
+func (c *Client) remove(k *kindState, a *answer, named, answered map[string]bool) {
 	switch {
 	case a.full && k.kind.wildcard():
 		for _, name := range c.dynamicNames(k) {
@@ -217,6 +239,13 @@ func (c *Client) remove(k *kindState, a *answer, named map[string]bool) {
 		}
 	case !a.full:
 		for _, name := range a.removed {
+			if k.names[name] {
+				k.updated(name).success++ // Envoy counts what it was told of a name
+			}
+			if k.kind == eds && k.names[name] {
+				answered[name] = true // it doesn't exist: its cluster need not wait
+				continue
+			}
 			c.drop(k, name)
 		}
 	}
@@ -236,6 +265,7 @@ func (c *Client) drop(k *kindState, name string) {
 	case cds:
 		if c.accepted.Clusters[name] != nil {
 			delete(c.accepted.Clusters, name)
+			c.newRefs = true
 			c.count("cluster_manager.cluster_removed", 1)
 		}
 		delete(k.kept, name)
@@ -246,12 +276,13 @@ func (c *Client) drop(k *kindState, name string) {
 			c.count("listener_manager.listener_removed", 1)
 		}
 		delete(k.kept, name)
-	case eds:
-		if k.names[name] {
-			c.settle(name) // it doesn't exist: the cluster need not wait
-		}
 	case ecds:
-		delete(c.accepted.Extensions, name)
+		if _, ok := c.accepted.Extensions[name]; ok {
+			delete(c.accepted.Extensions, name)
+			k.updated(name).reload++
+		}
+		// Who runs with it goes on without, and answers 500 if it has no default.
+		c.accepted.Settled[link.Part{Kind: link.KindExtensions, Name: name}] = true
 		delete(k.kept, name)
 	}
 }

@@ -21,12 +21,9 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if err != nil {
 		return err
 	}
-	registry := translate.Default()
+	registry := newRegistry(h)
 	boot, err := registry.Bootstrap(text)
 	if err != nil {
-		return err
-	}
-	if err := checkBootstrap(boot); err != nil {
 		return err
 	}
 	if f.mode == "validate" {
@@ -52,8 +49,8 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	return run(ctx, h, settings{
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial,
 		plane: planeOptions{
-			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second,
-			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node,
+			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second, gradual: f.drainStrategy != "immediate",
+			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
 			keep: keepStats(boot.StatsMatcher),
 		},
 		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),
@@ -110,18 +107,6 @@ func overlay(base, over map[string]any) {
 	}
 }
 
-// checkBootstrap finds what only the whole shows: an ADS server that is none of
-// the static clusters. Envoy's words, which operators grep for.
-func checkBootstrap(b *config.Bootstrap) error {
-	if b.ADS == nil {
-		return nil
-	}
-	if _, ok := b.Static.Clusters[b.ADS.Cluster]; !ok {
-		return fmt.Errorf("Unknown gRPC client cluster '%s'", b.ADS.Cluster) //nolint:staticcheck // Envoy's sentence
-	}
-	return nil
-}
-
 func newLog(h host, level string, asJSON bool) (*slog.LevelVar, *slog.Logger, error) {
 	l, err := admin.ParseLevel(level)
 	if err != nil {
@@ -154,4 +139,11 @@ func keepStats(m *config.StatsMatcher) func(string) bool {
 		}
 		return !m.Include
 	}
+}
+
+// newRegistry translates with this process's environment at hand.
+func newRegistry(h host) *translate.Registry {
+	r := translate.Default()
+	r.Env = h.lookup
+	return r
 }

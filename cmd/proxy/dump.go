@@ -5,58 +5,162 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
 
-	"sluice/internal/admin"
 	"sluice/internal/config"
-	"sluice/listener"
+	"sluice/upstream"
+	"sluice/xdsclient"
 )
 
 // dumper writes the admin pages that show state of several parts.
 type dumper struct{ process *process }
 
-func (d *dumper) listeners(ctx context.Context, w io.Writer, asJSON bool) error {
+func (d *dumper) listeners(_ context.Context, w io.Writer, asJSON bool) error {
 	type status struct {
 		Name    string `json:"name"`
 		Address any    `json:"local_address"`
 	}
-	var list []status
-	seen := map[string]bool{}
-	err := d.process.plane.listeners.Visit(ctx, func(_ int, c *config.Listener, _ listener.Counters) {
-		if seen[c.Name] {
-			return
-		}
-		seen[c.Name] = true
-		for _, a := range d.process.plane.listeners.Bound(c.Name) {
-			list = append(list, status{c.Name, map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}})
+	list := []status{}
+	for _, name := range d.process.plane.listeners.Names() {
+		for _, a := range d.process.plane.listeners.Bound(name) {
+			list = append(list, status{name, map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}})
 			if !asJSON {
-				fmt.Fprintf(w, "%s::%s\n", c.Name, a)
+				fmt.Fprintf(w, "%s::%s\n", name, a)
 			}
 		}
-	})
-	if err != nil || !asJSON {
-		return err
+	}
+	if !asJSON {
+		return nil
 	}
 	return json.NewEncoder(w).Encode(map[string]any{"listener_statuses": list})
 }
 
 func (d *dumper) clusters(ctx context.Context, w io.Writer, asJSON bool) error {
-	for _, name := range d.process.plane.clusters.Names() {
-		fmt.Fprintf(w, "%s::observability_name::%s\n", name, name)
+	list := d.process.plane.clusters.Describe()
+	if asJSON {
+		return json.NewEncoder(w).Encode(map[string]any{"cluster_statuses": clusterStatuses(list)})
+	}
+	for _, c := range list {
+		name := c.Config.Name
+		fmt.Fprintf(w, "%[1]s::observability_name::%[1]s\n", name)
+		for i := range c.Hosts {
+			h := &c.Hosts[i]
+			fmt.Fprintf(w, "%[1]s::%[2]s::health_flags::%[3]s\n%[1]s::%[2]s::weight::%[4]d\n%[1]s::%[2]s::hostname::%[5]s\n%[1]s::%[2]s::priority::%[6]d\n",
+				name, h.Address, healthFlags(h), h.Endpoint.Weight, h.Hostname, h.Priority)
+		}
 	}
 	return ctx.Err()
 }
 
-func (d *dumper) config(_ context.Context, w io.Writer, _ admin.DumpQuery) error {
-	_, err := io.WriteString(w, "{\"configs\":[]}\n")
-	return err
+func healthFlags(h *upstream.HostStatus) string {
+	flags := ""
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{{h.Ejected, "/failed_outlier_check"}, {h.FailedActive, "/failed_active_hc"}, {h.FailedByEDS, "/failed_eds_health"}, {h.DegradedByEDS, "/degraded_eds_health"}} {
+		if f.set {
+			flags += f.name
+		}
+	}
+	if flags == "" {
+		return "healthy"
+	}
+	return flags
+}
+
+// clusterStatuses is the shape of envoy.admin.v3.Clusters that istioctl reads.
+func clusterStatuses(list []upstream.ClusterStatus) []any {
+	out := []any{}
+	for _, c := range list {
+		hosts := []any{}
+		for i := range c.Hosts {
+			h := &c.Hosts[i]
+			health := map[string]any{"eds_health_status": edsHealth(h.EDSHealth)}
+			if h.Ejected {
+				health["failed_outlier_check"] = true
+			}
+			hosts = append(hosts, map[string]any{"address": addressJSON(h.Address), "health_status": health, "weight": h.Endpoint.Weight,
+				"hostname": h.Hostname, "priority": h.Priority, "locality": map[string]string{"region": h.Region, "zone": h.Zone, "sub_zone": h.SubZone}})
+		}
+		out = append(out, map[string]any{"name": c.Config.Name, "observability_name": c.Config.Name, "host_statuses": hosts})
+	}
+	return out
+}
+
+func edsHealth(h config.HealthStatus) string {
+	switch h {
+	case config.HealthUnhealthy, config.HealthTimeout:
+		return "UNHEALTHY"
+	case config.HealthDraining:
+		return "DRAINING"
+	case config.HealthDegraded:
+		return "DEGRADED"
+	}
+	return "HEALTHY"
+}
+
+func addressJSON(address string) any {
+	if a, err := netip.ParseAddrPort(address); err == nil {
+		return map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}
+	}
+	return map[string]any{"pipe": map[string]any{"path": address}}
+}
+
+// config is the dump as the control path holds it: what came, as it came.
+func (d *dumper) config(ctx context.Context, q url.Values) (body []byte, status int) {
+	boot, err := d.process.registry.BootstrapMessage(d.process.text)
+	if err != nil {
+		return []byte("parsing the bootstrap: " + err.Error()), http.StatusInternalServerError
+	}
+	return d.process.client.ConfigDump(ctx, boot, d.process.began, xdsclient.Query{
+		Resource: q.Get("resource"), Mask: q.Get("mask"), NameRegex: q.Get("name_regex"), Endpoints: q.Has("include_eds"),
+	})
 }
 
 func (d *dumper) certs(w io.Writer) error {
-	_, err := io.WriteString(w, "{\"certificates\":[]}\n")
-	return err
+	type certificate struct {
+		Path    string              `json:"path"`
+		Serial  string              `json:"serial_number"`
+		SANs    []map[string]string `json:"subject_alt_names"`
+		Days    string              `json:"days_until_expiration"`
+		From    time.Time           `json:"valid_from"`
+		Expires time.Time           `json:"expiration_time"`
+	}
+	var list []any
+	for _, s := range d.process.plane.allSecrets() {
+		if s.Certificate == nil || s.Certificate.Leaf == nil {
+			continue
+		}
+		leaf := s.Certificate.Leaf
+		c := certificate{Path: "<inline>", Serial: leaf.SerialNumber.Text(16), From: leaf.NotBefore, Expires: leaf.NotAfter,
+			Days: strconv.Itoa(int(time.Until(leaf.NotAfter).Hours() / 24))}
+		for _, u := range leaf.URIs {
+			c.SANs = append(c.SANs, map[string]string{"uri": u.String()})
+		}
+		list = append(list, map[string]any{"cert_chain": []certificate{c}, "ca_cert": []any{}})
+	}
+	return json.NewEncoder(w).Encode(map[string]any{"certificates": list})
 }
 
+// waiting lists what linking still waits for.
 func (d *dumper) waiting(w io.Writer) error {
-	_, err := io.WriteString(w, "{}\n")
-	return err
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	s, err := d.process.client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	type unready struct {
+		Name  string   `json:"name"`
+		Names []string `json:"target_names"`
+	}
+	list := []unready{}
+	for _, x := range s.Waiting {
+		list = append(list, unready{x.Resource, []string{x.Part.Kind.String() + " " + x.Part.Name}})
+	}
+	return json.NewEncoder(w).Encode(map[string]any{"unready_targets_dumps": list})
 }

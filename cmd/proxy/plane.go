@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"sluice/internal/worker"
 	"sluice/listener"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/chain"
+	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/httpproxy"
 	"sluice/listener/relay"
 	"sluice/listener/tcpproxy"
@@ -43,16 +47,19 @@ type planeOptions struct {
 	workers     int
 	visibleWait bool
 	drain       time.Duration
+	gradual     bool
 	flush       time.Duration
 	maxConns    uint64
 	keep        func(cluster string) bool
 	node        *config.Node
+	runtime     config.Struct
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p := &plane{log: log, metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
+	base := time.Now()
 	for i := range o.workers {
-		w, err := worker.New(worker.Options{Index: i, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
+		w, err := worker.New(worker.Options{Index: i, Base: base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
 		if err != nil {
 			return nil, fmt.Errorf("making worker %d: %w", i, err)
 		}
@@ -63,18 +70,28 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.files = telemetry.NewFiles(o.workers, o.flush, h.stdout, h.stderr)
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
 	env := func(name string) string { v, _ := h.lookup(name); return v }
-	p.reports = newReporting(p, env)
+	node := telemetry.NewNode(o.node, nil)
+	frame := metadataexchange.Frame(node.Any)
+	p.reports = newReporting(p, node, env)
+	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
 		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
-		Env: func(name string) string { v, _ := h.lookup(name); return v },
+		Filters: filters.Build, Env: env,
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, Filter: p.networkFilter, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
-		Refused:    p.reports.refused,
-		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live},
+		Closed: p.reports.closed,
+		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
+		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
+}
+
+// limit is envoy.resource_limits.listener.NAME.connection_limit.
+func (o planeOptions) limit(name string) int {
+	v, _ := o.runtime["envoy.resource_limits.listener."+name+".connection_limit"].(float64)
+	return int(v)
 }
 
 // Run runs workers and their helpers until ctx ends. When it returns nothing of
@@ -111,6 +128,10 @@ func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
 	p.http.Apply(s.Routes)
+	if err := p.http.Rediscover(s.Listeners); err != nil {
+		p.log.Error("discovered filters", "error", err)
+	}
+	defer p.http.Retire(s.Listeners)
 	return p.listeners.Apply(ctx, s.Listeners)
 }
 
@@ -121,13 +142,23 @@ func (p *plane) secret(name string) *config.Secret {
 	return nil
 }
 
-func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
-	t, err := p.http.Build(m, l)
+func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, c *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
+	t, err := p.http.Terminal(m, l, c)
 	if err != nil {
 		p.log.Error("connection manager", "listener", l.Name, "error", err)
 	}
-	if t == nil {
+	return t
+}
+
+// allSecrets are the secrets in force, by name.
+func (p *plane) allSecrets() []*config.Secret {
+	m := p.secrets.Load()
+	if m == nil {
 		return nil
 	}
-	return t
+	var list []*config.Secret
+	for _, name := range slices.Sorted(maps.Keys(*m)) {
+		list = append(list, (*m)[name])
+	}
+	return list
 }

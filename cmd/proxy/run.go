@@ -39,7 +39,6 @@ type process struct {
 	state  atomic.Int32
 	applyE chan error // the first static configuration's error
 	quit   context.CancelFunc
-	drainO sync.Once
 }
 
 // run is the whole of a proxy's life: start the workers, let the control path
@@ -120,6 +119,7 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 	}
 	if p.pod != nil {
 		o.Secrets, o.NameTable = p.pod.source.Secrets(), p.pod.dns
+		o.StaticFirst, o.Peer = true, p.pod.agent.Text("discoveryAddress")
 	}
 	return o
 }

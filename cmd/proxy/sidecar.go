@@ -16,7 +16,6 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/identity"
 	"sluice/xdsclient"
-	"sluice/xdsclient/translate"
 )
 
 // istioVersion is what istiod is told: it gates configuration on it, so it is
@@ -64,7 +63,7 @@ func serveSidecar(ctx context.Context, h host, o agentFlags) error {
 	if err != nil {
 		return err
 	}
-	registry := translate.Default()
+	registry := newRegistry(h)
 	boot, err := registry.Bootstrap(text)
 	if err != nil {
 		return fmt.Errorf("the bootstrap derived from the environment: %w", err)
@@ -80,7 +79,7 @@ func serveSidecar(ctx context.Context, h host, o agentFlags) error {
 	return run(ctx, h, settings{
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial, pod: pod,
 		plane: planeOptions{
-			workers: max(agent.Number("concurrency", 2), 1), drain: drain, flush: time.Second, maxConns: boot.MaxConnections, node: &boot.Node,
+			workers: max(agent.Number("concurrency", 2), 1), drain: drain, flush: time.Second, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
 			keep: keepStats(boot.StatsMatcher),
 		},
 		options: map[string]any{"concurrency": agent.Number("concurrency", 2), "drain_strategy": "Immediate", "drain_time": drain.String()},
@@ -156,8 +155,10 @@ func (s *podSide) changed(f xdsclient.Facts) {
 		return
 	}
 	why := f.Missing()
-	if !f.Connected {
-		why = strings.TrimPrefix(why+"; not connected to "+s.agent.Text("discoveryAddress"), "; ")
+	if f.Problem != "" {
+		why += "; istiod: " + f.Problem
+	} else if !f.Connected {
+		why += "; not connected to " + s.agent.Text("discoveryAddress") + " yet"
 	}
 	s.ready.Because("configuration", why)
 }

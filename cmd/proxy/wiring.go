@@ -1,13 +1,13 @@
 package main
 
 import (
+	"strings"
 	"sync"
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
-	"sluice/listener/filter/networkrbac"
 	"sluice/listener/relay"
 )
 
@@ -17,20 +17,19 @@ type reporting struct {
 	writers []*telemetry.Writer // by worker
 	logs    sync.Map            // *config.TCPProxy or *config.Listener → *telemetry.Log
 	relay   *relay.Reports
-	tcp     []map[string]*telemetry.Group // by worker, of stat prefixes
+	named   []map[string]*telemetry.Group // by worker, of network filters' own names
 }
 
-func newReporting(p *plane, env func(string) string) *reporting {
+func newReporting(p *plane, node *telemetry.Node, env func(string) string) *reporting {
 	r := &reporting{plane: p}
 	for i := range p.workers {
-		r.tcp = append(r.tcp, map[string]*telemetry.Group{})
+		r.named = append(r.named, map[string]*telemetry.Group{})
 		r.writers = append(r.writers, &telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)})
 	}
-	r.relay = &relay.Reports{Files: p.files, Clusters: p.clusters, Writers: r.writers, Logs: r.tcpLog, Stats: r.tcpDone}
+	r.relay = relay.NewReports(p.files, p.clusters, p.sets, env)
+	r.relay.Node = node
 	return r
 }
-
-func (r *reporting) tcpLog(f *config.TCPProxy) *telemetry.Log { return r.log(f, f.AccessLogs) }
 
 // log compiles access loggers once for what they belong to.
 func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {
@@ -45,29 +44,60 @@ func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {
 	return l.(*telemetry.Log)
 }
 
-// refused logs a connection that no terminal had: the listener's own access log.
-func (r *reporting) refused(c *downstream.Connection, flag, details string) {
+// closed writes the listener's own access log, of every connection, and counts
+// one that ended before its chain's connection manager had it.
+func (r *reporting) closed(c *downstream.Connection) {
+	if m := manager(c.Chain); m != nil && (c.Flag != "" || c.TransportFailure != "") {
+		r.plane.http.Refused(c.Conn.Worker().Index(), m)
+	}
 	if len(c.Listener.AccessLogs) == 0 {
 		return
 	}
 	facts := relay.Facts(c)
 	w := c.Conn.Worker()
-	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.Began, Start: c.Start, End: w.Now(), Remote: c.Src, Details: details}
-	if flag != "" {
-		record.Flags.Set(telemetry.FlagOf(flag))
+	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.Began, Start: c.Start, End: w.Now(), Remote: c.Src, Details: c.Details, Dynamic: c.Dynamic}
+	if c.Flag != "" {
+		record.Flags.Set(telemetry.FlagOf(c.Flag))
+	}
+	if c.Served {
+		record.BytesIn, record.BytesOut = c.Conn.BytesRead(), c.Conn.BytesWritten()
 	}
 	r.writers[w.Index()].Emit(r.log(c.Listener, c.Listener.AccessLogs), &record)
 }
 
-// networkFilter makes the filters of a chain that come before its terminal.
-func (p *plane) networkFilter(w *worker.Worker, _ *config.Listener, _ *config.FilterChain, f config.NetworkFilter) downstream.Filter {
-	switch f := f.(type) {
-	case *config.NetworkRBAC:
-		return networkrbac.New(f.RBAC, func(string) {})
+// manager gives the connection manager of a chain, nil for none.
+func manager(c *config.FilterChain) *config.HTTPConnectionManager {
+	if c == nil {
+		return nil
+	}
+	for _, f := range c.Filters {
+		if m, ok := f.(*config.HTTPConnectionManager); ok {
+			return m
+		}
 	}
 	return nil
 }
 
-// istioTCP counts a finished TCP connection in Istio's metrics, where the chain
-// has istio.stats.
-func (r *reporting) istioTCP(int, *downstream.Connection, *telemetry.Record) {}
+// count adds to a statistic that a network filter names itself, such as
+// "tcp.rbac.allowed".
+func (r *reporting) count(w *worker.Worker, stat string, by uint64) {
+	i := w.Index()
+	prefix, name, _ := strings.Cut(stat, ".")
+	g := r.named[i][prefix]
+	if g == nil {
+		g = r.plane.sets[i].Add(prefix, "", nil)
+		r.named[i][prefix] = g
+	}
+	for j := range g.Stats {
+		if g.Stats[j].Name == name {
+			g.Values[j] += by
+			return
+		}
+	}
+	g.Stats, g.Values = append(g.Stats, telemetry.Stat{Name: name}), append(g.Values, by)
+}
+
+// peerMetadata keeps what a TCP peer told of itself: msg is valid only during the call.
+func peerMetadata(d *downstream.Connection, msg []byte) {
+	d.PeerMetadata = append([]byte(nil), msg...)
+}

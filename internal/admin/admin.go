@@ -7,11 +7,11 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,11 +40,11 @@ type Admin struct {
 	Began   time.Time
 	State   func() State
 	Metrics *telemetry.Registry
-	// Clusters, Listeners, ConfigDump, Certs and InitDump write a page each; text
-	// or JSON as asked.
+	// Clusters, Listeners, Certs and InitDump write a page each, text or JSON as
+	// asked; ConfigDump answers the query of one.
 	Clusters   func(ctx context.Context, w io.Writer, asJSON bool) error
 	Listeners  func(ctx context.Context, w io.Writer, asJSON bool) error
-	ConfigDump func(ctx context.Context, w io.Writer, q DumpQuery) error
+	ConfigDump func(ctx context.Context, q url.Values) (body []byte, status int)
 	Certs      func(w io.Writer) error
 	InitDump   func(w io.Writer) error
 	// Options are the command line's, for server_info; Node is the node as JSON.
@@ -56,14 +56,6 @@ type Admin struct {
 	Quit  func()
 
 	failed atomic.Bool // healthcheck/fail
-}
-
-// DumpQuery is what config_dump was asked for.
-type DumpQuery struct {
-	EDS      bool
-	Mask     []string
-	Resource string
-	Name     *regexp.Regexp
 }
 
 type page struct {
@@ -178,20 +170,12 @@ func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Admin) configDump(w http.ResponseWriter, r *http.Request) {
-	v := r.URL.Query()
-	q := DumpQuery{EDS: v.Has("include_eds"), Resource: v.Get("resource")}
-	if m := v.Get("mask"); m != "" {
-		q.Mask = strings.Split(m, ",")
+	body, status := a.ConfigDump(r.Context(), r.URL.Query())
+	if status == http.StatusOK {
+		w.Header().Set("Content-Type", "application/json")
 	}
-	if n := v.Get("name_regex"); n != "" {
-		re, err := regexp.Compile("^(?:" + n + ")$")
-		if err != nil {
-			http.Error(w, "Error while parsing name_regex: "+err.Error(), http.StatusBadRequest)
-			return
-		}
-		q.Name = re
-	}
-	a.writes(func(ctx context.Context, w io.Writer, _ *http.Request) error { return a.ConfigDump(ctx, w, q) }, true)(w, r)
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
 }
 
 func (a *Admin) serverInfo(w http.ResponseWriter, _ *http.Request) {

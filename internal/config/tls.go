@@ -12,6 +12,7 @@ import (
 type TLSParams struct {
 	Min, Max     uint16
 	Ciphers      []uint16
+	EqualCiphers [][]uint16 // groups of equal preference in Ciphers: there the client's order counts
 	Curves       []tls.CurveID
 	ALPN         []string
 	Certificates []SecretRef // own certificates: SDS names or inline
@@ -48,6 +49,7 @@ type DownstreamTLS struct {
 	SessionTimeout    int // seconds; 0: default
 	PreferClientOrder bool
 	OCSPStaple        bool
+	FullScan          bool // full_scan_certs_on_sni_mismatch
 }
 
 // UpstreamTLS originates TLS.

@@ -351,7 +351,8 @@ func (c *Client) Closed(error) {
 	}
 }
 
-// Flushed says that output was given to the kernel.
+// Flushed says that output was given to the kernel; the driver calls it after
+// each write.
 func (c *Client) Flushed() {
 	if c.high && c.open && c.conn.Pending() < httpmsg.LowWater {
 		c.high = false

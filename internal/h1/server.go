@@ -310,7 +310,8 @@ func (s *Server) Idle() bool { return !s.open && !s.dead && s.head == nil }
 // request_headers_timeout.
 func (s *Server) InHead() bool { return !s.open && !s.dead && s.head != nil }
 
-// Flushed says that output was given to the kernel.
+// Flushed says that output was given to the kernel; the driver calls it after
+// each write.
 func (s *Server) Flushed() {
 	if s.high && s.open && s.conn.Pending() < httpmsg.LowWater {
 		s.high = false

@@ -14,25 +14,33 @@ import (
 	"sluice/internal/httpmsg"
 )
 
-// socket drives an engine over a net.Conn as a worker does, one lock standing
-// for the worker's one goroutine.
+// socket drives an engine over a net.Conn as a worker does: one lock stands for
+// the worker's one goroutine, and writing never stops reading.
 type socket struct {
-	mu   sync.Mutex
-	c    net.Conn
-	out  []byte
-	shut bool
+	mu     sync.Mutex
+	some   sync.Cond
+	c      net.Conn
+	out    []byte
+	moving int // bytes being written
+	shut   bool
+}
+
+func newSocket(c net.Conn) *socket {
+	s := &socket{c: c}
+	s.some.L = &s.mu
+	return s
 }
 
 func (s *socket) Grab() []byte      { return s.out }
-func (s *socket) Put(b []byte)      { s.out = b }
-func (s *socket) Pending() int      { return len(s.out) }
+func (s *socket) Put(b []byte)      { s.out = b; s.some.Signal() }
+func (s *socket) Pending() int      { return len(s.out) + s.moving }
 func (s *socket) PauseRead()        {}
 func (s *socket) ResumeRead()       {}
-func (s *socket) CloseWhenFlushed() { s.shut = true }
-func (s *socket) Abort()            { s.shut = true }
+func (s *socket) CloseWhenFlushed() { s.shut = true; s.some.Signal() }
+func (s *socket) Abort()            { s.CloseWhenFlushed() }
 
-// run reads until the end; every turn ends with a flush, which makes room.
-func (s *socket) run(e *engine) {
+// read feeds the engine until the end.
+func (s *socket) read(e *engine) {
 	buf := make([]byte, 0, 64<<10)
 	for {
 		n, err := s.c.Read(buf[len(buf):cap(buf)])
@@ -40,25 +48,34 @@ func (s *socket) run(e *engine) {
 		s.mu.Lock()
 		if err != nil {
 			e.EOF()
-		} else {
-			k, _ := e.Feed(buf)
+		} else if k, _ := e.Feed(buf); true {
 			buf = buf[:copy(buf, buf[k:])]
 		}
-		s.flush(e)
-		done := s.shut || err != nil
 		s.mu.Unlock()
-		if done {
-			s.c.Close()
+		if err != nil {
 			return
 		}
 	}
 }
 
-func (s *socket) flush(e *engine) {
-	for len(s.out) > 0 {
+// write sends what there is until the engine has closed.
+func (s *socket) write(e *engine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.c.Close()
+	for {
+		for len(s.out) == 0 {
+			if s.shut {
+				return
+			}
+			s.some.Wait()
+		}
 		b := s.out
-		s.out = nil
+		s.out, s.moving = nil, len(b)
+		s.mu.Unlock()
 		s.c.Write(b)
+		s.mu.Lock()
+		s.moving = 0
 		e.Flushed()
 	}
 }
@@ -108,10 +125,10 @@ func TestStandardClientTalksToServer(t *testing.T) {
 			if err != nil {
 				return
 			}
-			s := &socket{c: c}
+			s := newSocket(c)
 			e := NewServer(s, echo{}, &Options{})
-			s.flush(&e.engine)
-			wg.Go(func() { s.run(&e.engine) })
+			wg.Go(func() { s.read(&e.engine) })
+			wg.Go(func() { s.write(&e.engine) })
 		}
 	})
 	tr := &http.Transport{Protocols: new(http.Protocols)}
@@ -185,10 +202,10 @@ func TestClientTalksToStandardServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &socket{c: c}
+	s := newSocket(c)
 	e := NewClient(s, &Options{})
-	s.flush(&e.engine)
-	wg.Go(func() { s.run(&e.engine) })
+	wg.Go(func() { s.read(&e.engine) })
+	wg.Go(func() { s.write(&e.engine) })
 	var sinks []*sink
 	content := strings.Repeat("0123456789", 30000)
 	for range 20 {
@@ -198,7 +215,6 @@ func TestClientTalksToStandardServer(t *testing.T) {
 		st := e.Open(k)
 		request(st, "POST", false)
 		st.SendData([]byte(content), true)
-		s.flush(&e.engine)
 		s.mu.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -215,9 +231,7 @@ func TestClientTalksToStandardServer(t *testing.T) {
 	}
 	s.mu.Lock()
 	e.Drain()
-	s.flush(&e.engine)
 	s.mu.Unlock()
-	c.Close()
 	srv.Close()
 	wg.Wait()
 }

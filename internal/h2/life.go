@@ -61,7 +61,9 @@ func (e *engine) gone() {
 	}
 }
 
-// Flushed says that output was given to the kernel: DATA that waited moves up.
+// Flushed says that output was given to the kernel: DATA that waited moves up,
+// and control frames no longer count as a flood. The driver calls it after each
+// write.
 func (e *engine) Flushed() {
 	if e.dead {
 		return

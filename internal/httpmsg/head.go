@@ -157,17 +157,20 @@ func (h *Head) AppendNamed(name string, value []byte) bool {
 	return false
 }
 
-// join appends to the value of field i; an empty one is replaced.
+// join appends to the value of field i; an empty one is replaced. The line is
+// written anew, since its bytes must stay together.
 func (h *Head) join(i int, value []byte) {
-	old := h.fields[i].value
-	if old.n == 0 {
-		h.fields[i].value = h.put(value)
-		return
+	f := &h.fields[i]
+	name, old := h.at(f.name), h.at(f.value)
+	at, n := uint32(len(h.buf)), uint32(len(name))
+	b := append(append(h.buf, name...), ':', ' ')
+	if len(old) > 0 {
+		b = append(append(b, old...), ',')
 	}
-	joined := span{uint32(len(h.buf)), old.n + 1 + uint32(len(value))}
-	h.buf = append(h.buf, h.at(old)...)
-	h.buf = append(append(h.buf, ','), value...)
-	h.fields[i].value = joined
+	b = append(b, value...)
+	f.name, f.value = span{at, n}, span{at + n + 2, uint32(len(b)) - at - n - 2}
+	h.buf = append(b, '\r', '\n')
+	h.size += len(value) + 1
 }
 
 // AddSensitive appends a field that HPACK must never index.

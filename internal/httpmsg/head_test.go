@@ -60,3 +60,19 @@ func TestReusedHeadDoesNotAllocate(t *testing.T) {
 		t.Fatalf("%v allocations a head, want 0", n)
 	}
 }
+
+func TestAppendCommaJoinsAndStaysOnTheWire(t *testing.T) {
+	var h Head
+	h.AddString(XForwardedFor, "")
+	h.AppendComma(XForwardedFor, []byte("1.1.1.1"))
+	h.AppendComma(XForwardedFor, []byte("2.2.2.2"))
+	h.AppendComma(Via, []byte("x"))
+	h.AddName("x-a", []byte("1"))
+	if !h.AppendNamed("x-a", []byte("2")) {
+		t.Error("AppendNamed did not find the field")
+	}
+	const want = "x-forwarded-for: 1.1.1.1,2.2.2.2\r\nvia: x\r\nx-a: 1,2\r\n"
+	if got := string(h.AppendWire(nil, Other, Other)); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

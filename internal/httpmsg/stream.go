@@ -72,7 +72,8 @@ type Receiver interface {
 	// may still be sent.
 	//
 	// After a server has sent a whole response to an unfinished request, the
-	// exchange is over and nothing more is called.
+	// exchange is over and nothing more is called. A client whose response ended
+	// before its request may still be told of a reset, until the request ends.
 	OnReset(r ResetReason)
 	// OnDrain says that Buffered fell below LowWater after it was above HighWater.
 	OnDrain()

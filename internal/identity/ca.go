@@ -120,8 +120,9 @@ func transient(err error) bool {
 	return false
 }
 
-// explain puts an error of the control plane in an operator's words.
-func explain(err error, address string) string {
+// Explain puts an error of the control plane in an operator's words: "token
+// rejected: ...", "connection refused: ADDRESS", "certificate of ... not trusted".
+func Explain(err error, address string) string {
 	if err == nil {
 		return ""
 	}

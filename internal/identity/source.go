@@ -110,7 +110,7 @@ func (s *Source) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := s.refresh(ctx)
 		if err != nil {
-			why := explain(err, s.address())
+			why := Explain(err, s.address())
 			s.problem.Store(&why)
 			s.o.Logf("workload certificate: %s; trying again", why)
 			if !sleep(ctx, jitter(wait)) {
@@ -163,7 +163,7 @@ func (s *Source) refresh(ctx context.Context) error {
 		return err
 	}
 	st := &state{own: own, bundle: root.Validation.RootsPEM}
-	left := time.Duration(float64(own.Certificate.Leaf.NotAfter.Sub(time.Now())) * s.grace())
+	left := time.Duration(float64(time.Until(own.Certificate.Leaf.NotAfter)) * s.grace())
 	st.renew = own.Certificate.Leaf.NotAfter.Add(-left)
 	return s.publish(ctx, st)
 }

@@ -190,11 +190,13 @@ func appendStruct(dst []byte, s config.Struct) []byte {
 
 const hex = "0123456789abcdef"
 
-// appendQuoted appends s as a JSON string. Bytes that aren't UTF-8 become
-// \u00xx escapes, so that a line stays JSON whatever came in.
+// appendQuoted appends s as a JSON string. In text that isn't UTF-8 every byte
+// above ASCII becomes an escape, so that a line stays JSON whatever came in.
 func appendQuoted[T string | []byte](dst []byte, s T) []byte {
+	start := len(dst)
+	plain := true
 	dst = append(dst, '"')
-	for i := 0; i < len(s); {
+	for i := range len(s) {
 		c := s[i]
 		switch {
 		case c == '"' || c == '\\':
@@ -206,20 +208,32 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 		case c == '\t':
 			dst = append(dst, '\\', 't')
 		case c < 0x20 || c == 0x7f:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		case c < utf8.RuneSelf:
-			dst = append(dst, c)
+			dst = appendEscape(dst, c)
 		default:
-			_, n := utf8.DecodeRuneInString(string(s[i:min(len(s), i+utf8.UTFMax)]))
-			if n == 1 {
-				dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-				break
-			}
-			dst = append(dst, s[i:i+n]...)
-			i += n
-			continue
+			plain = plain && c < utf8.RuneSelf
+			dst = append(dst, c)
 		}
-		i++
+	}
+	if !plain && !utf8.Valid(dst[start:]) {
+		dst = escapeHigh(dst, start)
 	}
 	return append(dst, '"')
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+}
+
+// escapeHigh replaces the bytes above ASCII from start on by escapes.
+func escapeHigh(dst []byte, start int) []byte {
+	text := append([]byte(nil), dst[start:]...)
+	dst = dst[:start]
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			dst = appendEscape(dst, c)
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
 }

@@ -63,7 +63,7 @@ func grpcOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 		return strconv.AppendInt(dst, int64(n), 10), number
 	}
 	if n < 0 {
-		return append(dst, "InvalidCode"...), text
+		return append(dst, "-1"...), text
 	}
 	if n >= len(grpcCamel) {
 		return strconv.AppendInt(dst, int64(n), 10), text

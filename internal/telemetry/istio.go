@@ -23,6 +23,7 @@ type IstioKey struct {
 	Protocol uint8 // of request_protocol: 0 http, 1 grpc, 2 tcp
 	MTLS     bool
 	URI      string // peer principal
+	Local    string // our principal
 }
 
 // IstioScope is one configured stats filter: it builds the labels.
@@ -80,8 +81,8 @@ func (m *IstioMetrics) Request(k IstioKey, r *Record) {
 	}
 	s.count++
 	s.duration.add(float64(r.End-r.Start) / 1e6)
-	s.in.add(float64(r.BytesIn + r.DownHeadIn))
-	s.out.add(float64(r.BytesOut + r.DownHeadOut))
+	s.in.add(float64(r.DownWireIn))
+	s.out.add(float64(r.DownWireOut))
 	s.msgIn += r.MessagesIn
 	s.msgOut += r.MessagesOut
 }

@@ -61,7 +61,6 @@ type Writer struct {
 	Worker int
 	Format *Formatter
 	line   []byte
-	joined []byte
 }
 
 // Emit writes r to every logger of l that wants it; a nil l is none.
@@ -80,7 +79,7 @@ func (w *Writer) Emit(l *Log, r *Record) {
 		} else {
 			line = w.Format.Text(line, g.text, r)
 		}
-		g.file.Write(w.Worker, line)
+		g.file.Write(w.Worker, r.End, line)
 		w.line = line
 	}
 }

@@ -49,6 +49,7 @@ type Group struct {
 	Stats  []Stat
 	Values []uint64
 	codes  []codeCount
+	named  []namedCount
 	More   func(emit func(name string, value uint64, kind Kind)) // computed at scrape; may be nil
 }
 
@@ -56,6 +57,36 @@ type codeCount struct {
 	prefix string
 	code   int
 	n      uint64
+}
+
+type namedCount struct {
+	name  string
+	n     uint64
+	gauge bool
+}
+
+// Inc counts a statistic that few groups have, by its full name below the
+// group.
+func (g *Group) Inc(name string) { g.slot(name, false).n++ }
+
+// Touch makes a counter show with zero.
+func (g *Group) Touch(name string) { g.slot(name, false) }
+
+// Adjust moves a gauge that few groups have, and gives its new value.
+func (g *Group) Adjust(name string, by int) uint64 {
+	s := g.slot(name, true)
+	s.n += uint64(by)
+	return s.n
+}
+
+func (g *Group) slot(name string, gauge bool) *namedCount {
+	for i := range g.named {
+		if g.named[i].name == name {
+			return &g.named[i]
+		}
+	}
+	g.named = append(g.named, namedCount{name: name, gauge: gauge})
+	return &g.named[len(g.named)-1]
 }
 
 // Code counts a response code below prefix ("upstream_rq_"), and its class.
@@ -72,6 +103,7 @@ func (g *Group) Code(prefix string, code int) {
 // Set is one worker's metrics.
 type Set struct {
 	groups []*Group
+	before []func()
 	Istio  *IstioMetrics
 }
 
@@ -84,6 +116,10 @@ func (s *Set) Add(scope, name string, stats []Stat) *Group {
 	s.groups = append(s.groups, g)
 	return g
 }
+
+// Before has f run on the worker before each collection: it brings counters up to
+// date that nothing else does in time.
+func (s *Set) Before(f func()) { s.before = append(s.before, f) }
 
 // Remove takes a group out; its counts are gone.
 func (s *Set) Remove(g *Group) {
@@ -183,6 +219,9 @@ func merge(sum map[string]*Metric, m *Metric) {
 
 func (s *Set) collect() []Metric {
 	var out []Metric
+	for _, f := range s.before {
+		f()
+	}
 	for _, g := range s.groups {
 		out = g.collect(out)
 	}
@@ -205,11 +244,16 @@ func tagOf(scope string) string {
 }
 
 func (g *Group) collect(out []Metric) []Metric {
-	labels := []Label{{tagOf(g.Scope), g.Name}}
+	full := g.Scope + "."
+	var labels []Label
+	if g.Name != "" {
+		full += g.Name + "."
+		labels = []Label{{tagOf(g.Scope), g.Name}}
+	}
 	add := func(name string, v uint64, kind Kind, more ...Label) {
 		prom := "envoy_" + g.Scope + "_" + promName(name)
-		out = append(out, Metric{Name: g.Scope + "." + g.Name + "." + name, Prom: prom,
-			Labels: append(labels[:1:1], more...), Kind: kind, Value: v})
+		out = append(out, Metric{Name: full + name, Prom: prom,
+			Labels: append(labels[:len(labels):len(labels)], more...), Kind: kind, Value: v})
 	}
 	for i, s := range g.Stats {
 		kind := Counter
@@ -220,6 +264,13 @@ func (g *Group) collect(out []Metric) []Metric {
 	}
 	if g.More != nil {
 		g.More(func(name string, v uint64, k Kind) { add(name, v, k) })
+	}
+	for _, s := range g.named {
+		kind := Counter
+		if s.gauge {
+			kind = Gauge
+		}
+		add(s.name, s.n, kind)
 	}
 	return g.collectCodes(out, labels)
 }
@@ -264,4 +315,14 @@ func itoa(n int) string {
 			return string(b[i:])
 		}
 	}
+}
+
+// Named gives the group of a scope and name, made when there is none.
+func (s *Set) Named(scope, name string) *Group {
+	for _, g := range s.groups {
+		if g.Scope == scope && g.Name == name {
+			return g
+		}
+	}
+	return s.Add(scope, name, nil)
 }

@@ -17,13 +17,16 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 	case "REQ", "REQ_WITHOUT_QUERY", "RESP", "TRAILER", "PATH", "QUERY_PARAM":
 		return headerOp(dst, it, r)
 	case "RESPONSE_CODE":
-		return strconv.AppendInt(dst, int64(r.Code), 10), unless(r.TCP && r.Code == 0, number)
+		return strconv.AppendInt(dst, int64(r.Code), 10), number
 	case "RESPONSE_FLAGS", "RESPONSE_FLAGS_LONG":
 		if r.Flags.Empty() {
 			return append(dst, '-'), text
 		}
 		return r.Flags.Append(dst, it.Op == "RESPONSE_FLAGS_LONG"), text
 	case "RESPONSE_CODE_DETAILS":
+		if r.Details == "" && r.Flags.Has(NFCF) {
+			return dst, text // Envoy's reply has details there, and they are empty
+		}
 		return appendUnderscored(dst, r.Details)
 	case "PROTOCOL":
 		return str(dst, r.Protocol.String())
@@ -55,7 +58,7 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 	case "GRPC_STATUS", "GRPC_STATUS_NUMBER":
 		return grpcOp(dst, it, r)
 	case "LOCAL_REPLY_BODY":
-		return append(dst, r.LocalBody...), unless(r.LocalBody == nil, text)
+		return append(dst, r.LocalBody...), text
 	}
 	if out, k, ok := metadataOp(dst, it, r); ok {
 		return out, k
@@ -249,12 +252,14 @@ func metadataValue(dst []byte, m config.Metadata, ns string, path []string) ([]b
 
 func upstreamOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 	switch it.Op {
-	case "UPSTREAM_HOST", "UPSTREAM_REMOTE_ADDRESS":
+	case "UPSTREAM_HOST":
 		return str(dst, r.UpstreamHost)
+	case "UPSTREAM_REMOTE_ADDRESS":
+		return str(dst, r.UpstreamRemote)
 	case "UPSTREAM_REMOTE_ADDRESS_WITHOUT_PORT":
-		return str(dst, withoutPort(r.UpstreamHost))
+		return str(dst, withoutPort(r.UpstreamRemote))
 	case "UPSTREAM_REMOTE_PORT":
-		a, err := netip.ParseAddrPort(r.UpstreamHost)
+		a, err := netip.ParseAddrPort(r.UpstreamRemote)
 		return strconv.AppendUint(dst, uint64(a.Port()), 10), unless(err != nil, number)
 	case "UPSTREAM_HOST_NAME":
 		if r.UpstreamHostname != "" {
@@ -290,7 +295,9 @@ func upstreamOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 		return count(dst, r.UpHeadOut)
 	case "UPSTREAM_HEADER_BYTES_RECEIVED":
 		return count(dst, r.UpHeadIn)
-	case "UPSTREAM_CLOSE_REASON", "UPSTREAM_LOCAL_CLOSE_REASON", "UPSTREAM_DETECTED_CLOSE_TYPE":
+	case "UPSTREAM_DETECTED_CLOSE_TYPE":
+		return str(dst, r.CloseUp)
+	case "UPSTREAM_CLOSE_REASON", "UPSTREAM_LOCAL_CLOSE_REASON":
 		return dst, missing
 	}
 	return tlsOp(dst, strings.TrimPrefix(it.Op, "UPSTREAM_"), r.UpstreamTLS)
@@ -320,6 +327,10 @@ func connOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 		return addr(dst, c.Local)
 	case "DOWNSTREAM_LOCAL_PORT":
 		return count(dst, uint64(c.Local.Port()))
+	case "DOWNSTREAM_DETECTED_CLOSE_TYPE":
+		return str(dst, r.CloseDown)
+	case "DOWNSTREAM_LOCAL_CLOSE_REASON":
+		return str(dst, c.LocalReason)
 	case "CONNECTION_ID":
 		return count(dst, c.ID)
 	case "STREAM_ID":

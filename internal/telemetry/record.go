@@ -99,12 +99,14 @@ type Record struct {
 
 	Cluster, ClusterRaw string // alt_stat_name or name, and name
 	UpstreamHost        string // address
+	UpstreamRemote      string // the same, once connected
 	UpstreamHostname    string
 	UpstreamLocal       netip.AddrPort
 	UpstreamProtocol    Protocol
 	UpstreamTLS         *TLS
 	UpstreamFailure     string
 	UpstreamConn        uint64
+	CloseDown, CloseUp  string // how the ends closed: Normal, RemoteReset, LocalReset
 	Attempts            int
 
 	RequestEnd, UpstreamSend, UpstreamSent, ResponseHead, ResponseEnd, SendHead, SendEnd int64

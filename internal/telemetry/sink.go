@@ -23,6 +23,8 @@ type Files struct {
 	mu    sync.Mutex
 	files map[string]*File
 	out   map[string]io.Writer // "/dev/stdout" and "/dev/stderr"
+	taken []batch              // by worker: memory that goes round with the lanes'
+	buf   []byte
 }
 
 // NewFiles prepares for a number of workers. interval is the time between
@@ -31,7 +33,7 @@ func NewFiles(workers int, interval time.Duration, stdout, stderr io.Writer) *Fi
 	if interval <= 0 {
 		interval = 200 * time.Millisecond
 	}
-	return &Files{workers: workers, interval: interval, files: make(map[string]*File),
+	return &Files{workers: workers, interval: interval, taken: make([]batch, workers), files: make(map[string]*File),
 		out: map[string]io.Writer{"/dev/stdout": stdout, "/dev/stderr": stderr}}
 }
 
@@ -49,10 +51,38 @@ type File struct {
 // it taken puts the line into spare, which is its own.
 type lane struct {
 	busy  atomic.Bool
-	lines []byte
-	spare []byte
+	lines batch
+	spare batch
 	_     [64]byte
 }
+
+// batch is lines and when each ended: readers expect the order of events, which
+// happen on several workers.
+type batch struct {
+	text []byte
+	at   []mark
+}
+
+// mark is where a line ends in its batch's text, and its time.
+type mark struct {
+	end  int
+	time int64
+}
+
+func (b *batch) add(now int64, line []byte) {
+	b.text = append(b.text, line...)
+	b.at = append(b.at, mark{len(b.text), now})
+}
+
+func (b *batch) addAll(o *batch) {
+	base := len(b.text)
+	b.text = append(b.text, o.text...)
+	for _, m := range o.at {
+		b.at = append(b.at, mark{base + m.end, m.time})
+	}
+}
+
+func (b *batch) reset() { b.text, b.at = b.text[:0], b.at[:0] }
 
 // Open gives the File of a path, opened for appending.
 func (f *Files) Open(path string) (*File, error) {
@@ -73,23 +103,24 @@ func (f *Files) Open(path string) (*File, error) {
 	return file, nil
 }
 
-// Write appends one line to the lane of a worker. It never blocks.
-func (f *File) Write(worker int, line []byte) {
+// Write appends one line to the lane of a worker; now (monotonic ns, the same
+// clock on all workers) says when it happened. It never blocks.
+func (f *File) Write(worker int, now int64, line []byte) {
 	l := &f.lanes[worker]
 	if !l.busy.CompareAndSwap(false, true) {
-		if len(l.spare) < laneLimit {
-			l.spare = append(l.spare, line...)
+		if len(l.spare.text) < laneLimit {
+			l.spare.add(now, line)
 		} else {
 			f.dropped.Add(1)
 		}
 		return
 	}
-	if len(l.spare) > 0 {
-		l.lines = append(l.lines, l.spare...)
-		l.spare = l.spare[:0]
+	if len(l.spare.text) > 0 {
+		l.lines.addAll(&l.spare)
+		l.spare.reset()
 	}
-	if len(l.lines) < laneLimit {
-		l.lines = append(l.lines, line...)
+	if len(l.lines.text) < laneLimit {
+		l.lines.add(now, line)
 	} else {
 		f.dropped.Add(1)
 	}
@@ -100,34 +131,55 @@ func (f *File) Write(worker int, line []byte) {
 // up.
 func (f *File) Dropped() uint64 { return f.dropped.Load() }
 
-func (f *File) flush(buf []byte) []byte {
+// flush takes what each worker has and writes it, merged by time.
+func (f *File) flush(taken []batch, buf []byte) []byte {
 	for i := range f.lanes {
 		l := &f.lanes[i]
+		taken[i].reset()
 		if !l.busy.CompareAndSwap(false, true) {
 			continue // next time
 		}
-		buf, l.lines = l.lines, buf[:0]
+		taken[i], l.lines = l.lines, taken[i]
 		l.busy.Store(false)
-		if len(buf) > 0 {
-			// A full disk loses lines; the traffic goes on.
-			if _, err := f.to.Write(buf); err != nil {
-				f.dropped.Add(1)
-			}
-		}
-		if cap(buf) > 1<<20 {
-			buf = nil
+	}
+	buf = mergeByTime(buf[:0], taken)
+	if len(buf) > 0 {
+		// A full disk loses lines; the traffic goes on.
+		if _, err := f.to.Write(buf); err != nil {
+			f.dropped.Add(1)
 		}
 	}
 	return buf
+}
+
+func mergeByTime(dst []byte, from []batch) []byte {
+	next := make([]int, len(from))
+	for {
+		first := -1
+		for i := range from {
+			if next[i] < len(from[i].at) && (first < 0 || from[i].at[next[i]].time < from[first].at[next[first]].time) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return dst
+		}
+		b, n := &from[first], next[first]
+		begin := 0
+		if n > 0 {
+			begin = b.at[n-1].end
+		}
+		dst = append(dst, b.text[begin:b.at[n].end]...)
+		next[first]++
+	}
 }
 
 // Flush writes out what is waiting.
 func (f *Files) Flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var buf []byte
 	for _, file := range f.files {
-		buf = file.flush(buf)
+		f.buf = file.flush(f.taken, f.buf)
 	}
 }
 

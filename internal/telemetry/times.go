@@ -61,7 +61,7 @@ func commonDuration(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind,
 	if from == 0 || to == 0 || to < from {
 		return dst, missing, true
 	}
-	unit := map[string]int64{"ms": 1e6, "us": 1e3, "ns": 1}[parts[2]]
+	unit := unitOf(parts[2])
 	if unit == 0 {
 		return dst, missing, true
 	}
@@ -92,25 +92,25 @@ func (r *Record) point(name string) int64 {
 
 // AppendTime appends t by a strftime layout with Envoy's additions (%3f for
 // milliseconds and so on); "" is ISO 8601 with milliseconds.
-func AppendTime(dst []byte, t time.Time, layout string) []byte {
+func AppendTime(dst []byte, t time.Time, form string) []byte {
 	t = t.UTC()
-	if layout == "" {
+	if form == "" {
 		return t.AppendFormat(dst, "2006-01-02T15:04:05.000Z")
 	}
-	for i := 0; i < len(layout); i++ {
-		c := layout[i]
-		if c != '%' || i+1 == len(layout) {
+	for i := 0; i < len(form); i++ {
+		c := form[i]
+		if c != '%' || i+1 == len(form) {
 			dst = append(dst, c)
 			continue
 		}
 		i++
-		switch d := layout[i]; {
-		case d >= '1' && d <= '9' && i+1 < len(layout) && layout[i+1] == 'f':
+		switch d := form[i]; {
+		case d >= '1' && d <= '9' && i+1 < len(form) && form[i+1] == 'f':
 			i++
 			dst = fraction(dst, t, int(d-'0'))
-		case d == 'E' && i+2 < len(layout) && layout[i+2] == 'S': // abseil's %E3S
+		case d == 'E' && i+2 < len(form) && form[i+2] == 'S': // abseil's %E3S
 			dst = t.AppendFormat(dst, "05")
-			if n := layout[i+1]; n >= '1' && n <= '9' {
+			if n := form[i+1]; n >= '1' && n <= '9' {
 				dst = fraction(append(dst, '.'), t, int(n-'0'))
 			}
 			i += 2
@@ -133,10 +133,54 @@ func fraction(dst []byte, t time.Time, digits int) []byte {
 	return dst
 }
 
-var layouts = map[byte]string{
-	'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'y': "06", 'b': "Jan", 'h': "Jan", 'B': "January",
-	'a': "Mon", 'A': "Monday", 'e': "_2", 'I': "03", 'p': "PM", 'z': "-0700", 'Z': "MST", 'T': "15:04:05", 'F': "2006-01-02",
-	'D': "01/02/06", 'R': "15:04", 'c': "Mon Jan _2 15:04:05 2006",
+// layout gives the time package's layout of a strftime conversion, "" for
+// those that have none.
+func layout(c byte) string {
+	switch c {
+	case 'Y':
+		return "2006"
+	case 'y':
+		return "06"
+	case 'm':
+		return "01"
+	case 'd':
+		return "02"
+	case 'e':
+		return "_2"
+	case 'H':
+		return "15"
+	case 'I':
+		return "03"
+	case 'M':
+		return "04"
+	case 'S':
+		return "05"
+	case 'p':
+		return "PM"
+	case 'b', 'h':
+		return "Jan"
+	case 'B':
+		return "January"
+	case 'a':
+		return "Mon"
+	case 'A':
+		return "Monday"
+	case 'z':
+		return "-0700"
+	case 'Z':
+		return "MST"
+	case 'T':
+		return "15:04:05"
+	case 'R':
+		return "15:04"
+	case 'F':
+		return "2006-01-02"
+	case 'D':
+		return "01/02/06"
+	case 'c':
+		return "Mon Jan _2 15:04:05 2006"
+	}
+	return ""
 }
 
 func conversion(dst []byte, t time.Time, c byte) []byte {
@@ -157,8 +201,20 @@ func conversion(dst []byte, t time.Time, c byte) []byte {
 	case '%':
 		return append(dst, '%')
 	}
-	if l := layouts[c]; l != "" {
+	if l := layout(c); l != "" {
 		return t.AppendFormat(dst, l)
 	}
 	return append(dst, '%', c)
+}
+
+func unitOf(s string) int64 {
+	switch s {
+	case "ms":
+		return 1e6
+	case "us":
+		return 1e3
+	case "ns":
+		return 1
+	}
+	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"time"
 )
 
 // State is the outcome of a handshake. It is immutable. After a failure it
@@ -53,19 +54,12 @@ func (t *State) LocalURI() string {
 // describe gathers the state on the handshake's goroutine: hashing and printing
 // are not the worker's work.
 func describe(cs tls.ConnectionState, h *handshake) *State {
-	s := &State{Version: cs.Version, Cipher: cs.CipherSuite, Curve: cs.CurveID, SNI: cs.ServerName, ALPN: cs.NegotiatedProtocol, Resumed: cs.DidResume, Peer: cs.PeerCertificates}
-	if s.Peer == nil {
-		s.Peer = h.peer
+	s := &State{Version: cs.Version, Cipher: cs.CipherSuite, Curve: cs.CurveID, SNI: cs.ServerName, ALPN: cs.NegotiatedProtocol, Resumed: cs.DidResume}
+	if id := h.peer; id != nil {
+		s.Peer, s.PeerURIs, s.PeerDNS, s.PeerSubject = id.certs, id.uris, id.dns, id.subject
+		s.PeerIssuer, s.PeerSerial, s.PeerHash = id.issuer, id.serial, id.hash
 	}
 	s.Verified = cs.HandshakeComplete && len(s.Peer) > 0 && h.verdict == nil
-	if len(s.Peer) > 0 {
-		leaf := s.Peer[0]
-		s.PeerURIs, s.PeerDNS = uris(leaf), leaf.DNSNames
-		s.PeerSubject, s.PeerIssuer = leaf.Subject.String(), leaf.Issuer.String()
-		s.PeerSerial = fmt.Sprintf("%x", leaf.SerialNumber)
-		sum := sha256.Sum256(leaf.Raw)
-		s.PeerHash = hex.EncodeToString(sum[:])
-	}
 	if h.local != nil && h.local.Leaf != nil {
 		leaf := h.local.Leaf
 		s.LocalURIs, s.LocalDNS, s.LocalSubject = uris(leaf), leaf.DNSNames, leaf.Subject.String()
@@ -79,4 +73,22 @@ func uris(c *x509.Certificate) []string {
 		s = append(s, u.String())
 	}
 	return s
+}
+
+// identity is who a peer is, by its certificates.
+type identity struct {
+	certs     []*x509.Certificate
+	uris, dns []string
+	subject   string
+	issuer    string
+	serial    string
+	hash      string
+	until     time.Time // trusted without a new look; guarded by verifier.mu
+}
+
+func newIdentity(certs []*x509.Certificate) *identity {
+	leaf := certs[0]
+	sum := sha256.Sum256(leaf.Raw)
+	return &identity{certs: certs, uris: uris(leaf), dns: leaf.DNSNames, subject: leaf.Subject.String(), issuer: leaf.Issuer.String(),
+		serial: fmt.Sprintf("%x", leaf.SerialNumber), hash: hex.EncodeToString(sum[:])}
 }

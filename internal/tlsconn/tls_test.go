@@ -431,6 +431,7 @@ func TestProtocolErrorsReadLikeBoringSSL(t *testing.T) {
 	}{
 		{"no common suite", dial(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384}}), "TLS_error:|268435640:SSL routines:OPENSSL_internal:NO_SHARED_CIPHER:TLS_error_end", ""},
 		{"no common group", dial(&tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}}), "TLS_error:|268435722:SSL routines:OPENSSL_internal:NO_SHARED_GROUP:TLS_error_end", ""},
+		{"TLS 1.2 without the certificate's curve", dial(&tls.Config{MaxVersion: tls.VersionTLS12, CurvePreferences: []tls.CurveID{tls.X25519}}), "TLS_error:|268435699:SSL routines:OPENSSL_internal:WRONG_CURVE:TLS_error_end", ""},
 		{"HTTP", raw("GET / HTTP/1.1\r\n\r\n"), "TLS_error:|268435612:SSL routines:OPENSSL_internal:HTTP_REQUEST:TLS_error_end", ""},
 		{"text", raw("hello there"), "TLS_error:|268435703:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end", "\x15\x03\x01\x00\x02\x02F"},
 		{"an SSLv2 hello", raw("\x80\x2e\x01\x00\x02\x00\x15"), "TLS_error:|268435703:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end", "\x15\x03\x01\x00\x02\x02F"},

@@ -31,7 +31,7 @@ type verifier struct {
 	depth   int
 
 	mu      sync.Mutex
-	trusted map[[32]byte]time.Time // chains found good, by their bytes and usage, until when
+	trusted map[[32]byte]*identity // chains found good, by their bytes and usage
 }
 
 // maxTrusted bounds the remembered chains; trustFor how long one isn't verified again.
@@ -77,47 +77,62 @@ func (r *verifier) take(v *config.Validation) {
 	r.depth = max(r.depth, v.MaxDepth)
 }
 
-// check judges peers. None at all is the caller's affair.
-func (r *verifier) check(peers []*x509.Certificate, server bool, sni string, autoSAN bool) *Error {
-	if len(peers) == 0 || r.accept {
+// check judges peers and gives who they are. None at all is the caller's affair.
+func (r *verifier) check(peers []*x509.Certificate, server bool, sni string, autoSAN bool) (*identity, *Error) {
+	if len(peers) == 0 {
+		return nil, nil
+	}
+	if r.accept || r.roots == nil {
+		return newIdentity(peers), r.named(peers[0], sni, autoSAN)
+	}
+	id, e := r.trust(peers, server)
+	if e != nil {
+		return id, e
+	}
+	return id, r.named(peers[0], sni, autoSAN)
+}
+
+// named judges the leaf by what it is pinned to and called.
+func (r *verifier) named(leaf *x509.Certificate, sni string, autoSAN bool) *Error {
+	if r.accept {
 		return nil
 	}
-	if r.roots != nil {
-		if e := r.trust(peers, server); e != nil {
-			return e
-		}
-	}
-	if !r.pinned(peers[0]) {
+	if !r.pinned(leaf) {
 		return verifyError(VerifyHash, alertCertUnknown, "cert hash and spki")
 	}
 	sans := r.sans
 	if autoSAN && sni != "" {
 		sans = []config.SANMatch{{Type: config.SANDNS, Match: config.StringMatch{Value: sni}}}
 	}
-	if len(sans) > 0 && !matchSANs(sans, peers[0]) {
-		return verifyError(VerifySAN, alertCertUnknown, "SAN matcher, certificate SANs are ["+strings.Join(allSANs(peers[0]), ", ")+"]")
+	if len(sans) > 0 && !matchSANs(sans, leaf) {
+		return verifyError(VerifySAN, alertCertUnknown, "SAN matcher, certificate SANs are ["+strings.Join(allSANs(leaf), ", ")+"]")
 	}
 	return nil
 }
 
 // trust verifies a chain, unless it was found good a moment ago: one signature
-// check of the two that a client costs.
-func (r *verifier) trust(peers []*x509.Certificate, server bool) *Error {
+// check of the two that a client costs. Connections of one peer share its
+// identity, which is most of what an idle TLS connection would hold.
+func (r *verifier) trust(peers []*x509.Certificate, server bool) (*identity, *Error) {
 	now, key := time.Now(), chainKey(peers, server)
 	r.mu.Lock()
-	until := r.trusted[key]
+	id := r.trusted[key]
+	known := id != nil && now.Before(id.until)
 	r.mu.Unlock()
-	if now.Before(until) {
-		return nil
+	if known {
+		return id, nil
+	}
+	if id == nil {
+		id = newIdentity(peers)
 	}
 	chain, e := r.chain(peers, server)
 	if e == nil {
 		e = r.revoked(chain)
 	}
 	if e != nil || r.expired {
-		return e
+		return id, e
 	}
-	until = now.Add(trustFor)
+	until := now.Add(trustFor)
 	for _, c := range chain {
 		if c.NotAfter.Before(until) {
 			until = c.NotAfter
@@ -126,10 +141,11 @@ func (r *verifier) trust(peers []*x509.Certificate, server bool) *Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.trusted == nil || len(r.trusted) >= maxTrusted {
-		r.trusted = map[[32]byte]time.Time{}
+		r.trusted = map[[32]byte]*identity{}
 	}
-	r.trusted[key] = until
-	return nil
+	id.until = until
+	r.trusted[key] = id
+	return id, nil
 }
 
 func chainKey(peers []*x509.Certificate, server bool) [32]byte {
@@ -165,7 +181,7 @@ func (r *verifier) chain(peers []*x509.Certificate, server bool) ([]*x509.Certif
 		return nil, asChainError(err, leaf)
 	}
 	for _, c := range chains {
-		if r.depth == 0 || len(c)-2 <= r.depth {
+		if len(c)-2 <= r.depth {
 			return c, nil
 		}
 	}

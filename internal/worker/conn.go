@@ -64,6 +64,7 @@ const (
 	finSent                             // FIN is out
 	resetAfter                          // ResetWhenFlushed
 	closeSealed                         // close_notify is in wire
+	keepOpen                            // CloseDelayed: no FIN before the end
 	closedByLayer                       // the layer saw close_notify
 	above                               // Pending was at HighWater
 	bigReads                            // reads of 128 KiB
@@ -95,6 +96,7 @@ type Conn struct {
 	fd     int
 	flags  connFlags
 	linger time.Duration
+	stalls uint32
 }
 
 // defaultLinger is Envoy's delayed_close_timeout.
@@ -199,6 +201,9 @@ func (c *Conn) Closed() bool { return c.flags&dead != 0 }
 // BytesRead counts bytes given to handlers (plaintext), BytesWritten those the
 // kernel took of what was written (plaintext). Spliced bytes count too.
 func (c *Conn) BytesRead() uint64 { return c.rx }
+
+// Discount takes n bytes out of BytesRead: a header that isn't the stream's.
+func (c *Conn) Discount(n int) { c.rx -= uint64(n) }
 
 // BytesWritten is explained at BytesRead.
 func (c *Conn) BytesWritten() uint64 { return c.tx }

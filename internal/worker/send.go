@@ -119,6 +119,15 @@ func (c *Conn) CloseWhenFlushed() {
 	c.touch()
 }
 
+// CloseDelayed sends what is pending and closes when the peer does, at the latest
+// d after the last byte left. Until then the peer sees no FIN: Envoy's
+// delayed_close_timeout, for peers that are still sending.
+func (c *Conn) CloseDelayed(d time.Duration) {
+	c.flags |= keepOpen
+	c.linger = d
+	c.CloseWhenFlushed()
+}
+
 // ResetWhenFlushed sends what is pending, then RST.
 func (c *Conn) ResetWhenFlushed() {
 	c.flags |= resetAfter
@@ -194,6 +203,9 @@ func (c *Conn) finish() {
 		return
 	}
 	first := c.flags&finSent == 0
+	if c.flags&(finSent|keepOpen) == keepOpen && c.linger > 0 {
+		c.flags |= finSent // for writes the connection is over
+	}
 	if c.flags&finSent == 0 && c.werr == 0 {
 		if c.layer != nil && c.flags&closeSealed == 0 {
 			c.flags |= closeSealed

@@ -56,8 +56,17 @@ func (p *pipePool) close() {
 
 // splice is a direction that bypasses user space.
 type splice struct {
-	to *Conn
-	p  *pipe
+	to    *Conn
+	p     *pipe
+	waits bool // for room at to
+}
+
+// stalled notes once that nothing is read until the receiver has room.
+func (s *splice) stalled(c *Conn) {
+	if !s.waits {
+		s.waits = true
+		c.stalls++
+	}
 }
 
 // Splice moves what arrives on c to dst inside the kernel, until c has nothing
@@ -80,6 +89,9 @@ func (c *Conn) Splice(dst *Conn) bool {
 	c.enqueue()
 	return true
 }
+
+// Stalls counts the times that splicing stopped reading c because dst was full.
+func (c *Conn) Stalls() uint64 { return uint64(c.stalls) }
 
 // Splicing reports whether Splice is at work on c.
 func (c *Conn) Splicing() bool { return c.splice != nil }
@@ -112,6 +124,7 @@ func (c *Conn) spliceOn() bool {
 		c.unsplice()
 		return false
 	}
+	s.waits = false
 	n, e := sysSplice(c.fd, s.p.w, spliceSize)
 	switch {
 	case e == unix.EAGAIN:
@@ -137,12 +150,14 @@ func (c *Conn) spliceOut() bool {
 	to := s.to
 	for s.p.n > 0 {
 		if to.flags&blocked != 0 {
+			s.stalled(c)
 			return false
 		}
 		n, e := sysSplice(s.p.r, to.fd, s.p.n)
 		switch {
 		case e == unix.EAGAIN:
 			to.flags |= blocked
+			s.stalled(c)
 			return false
 		case e == unix.EINTR:
 		case e != 0:

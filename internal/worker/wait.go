@@ -28,7 +28,7 @@ func (w *Worker) wait() (int, error) {
 	n, e := epollWaitRaw(w.ep, w.events, millis(raw))
 	switch {
 	case e == unix.EINTR:
-		safePoint()
+		safePoint(n)
 		return 0, nil
 	case e != 0:
 		return 0, e
@@ -70,11 +70,11 @@ func millis(d time.Duration) int {
 	return int((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// safePoint has a frame too large for an automatic NOSPLIT: its prologue sees a
-// pending preemption and parks.
+// safePoint has a frame too large for an automatic NOSPLIT (the index keeps it
+// from being optimised away): its prologue sees a pending preemption and parks.
 //
 //go:noinline
-func safePoint() byte {
+func safePoint(i int) byte {
 	var x [512]byte
-	return x[len(x)-1]
+	return x[i&(len(x)-1)]
 }

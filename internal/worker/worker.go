@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,8 @@ type Options struct {
 	// VisibleWait makes every wait one that the Go scheduler knows of; see wait.go.
 	VisibleWait bool
 	Log         *slog.Logger // nil: silent
+	// Base is the zero of Now; workers that share it have one clock. Zero: now.
+	Base time.Time
 	// StallLimit logs turns longer than that, with the last Stage; 0 is off.
 	StallLimit time.Duration
 }
@@ -94,10 +97,16 @@ func New(o Options) (*Worker, error) {
 		opts: o, ep: ep, efd: efd,
 		events: make([]unix.EpollEvent, eventsPerTurn),
 		in:     make([]byte, maxCarry+bigRead),
-		base:   time.Now(),
+		base:   o.Base,
+	}
+	if o.Base.IsZero() {
+		w.base = time.Now()
 	}
 	if o.Log == nil {
 		w.opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if runtime.GOMAXPROCS(0) == 1 {
+		w.opts.VisibleWait = true // a raw wait would keep the only P
 	}
 	w.wheel.init()
 	w.tick()

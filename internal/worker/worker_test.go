@@ -577,3 +577,28 @@ func TestAnIdleConnIsSmall(t *testing.T) {
 		t.Errorf("a Conn takes %d bytes", n)
 	}
 }
+
+func TestCloseDelayedSendsNoFIN(t *testing.T) {
+	w := start(t, Options{})
+	a := serve(t, w, func() Handler {
+		return &fake{data: func(c *Conn, b []byte) int {
+			c.Write([]byte("answer"))
+			c.CloseDelayed(200 * time.Millisecond)
+			return 0
+		}}
+	})
+	for _, leave := range []bool{false, true} {
+		c := dial(t, a)
+		began := time.Now()
+		io.WriteString(c, "half a reque")
+		io.ReadFull(c, make([]byte, 6))
+		if leave {
+			c.CloseWrite()
+		}
+		io.WriteString(c, "st")
+		_, err := io.ReadAll(c)
+		if took := time.Since(began); err != nil || (took < 150*time.Millisecond) != leave {
+			t.Errorf("leave %v: closed after %v, %v", leave, took, err)
+		}
+	}
+}

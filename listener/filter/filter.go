@@ -13,6 +13,7 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
+	"sluice/listener/route"
 )
 
 // Verdict is what happens after a filter looked at a request.
@@ -82,6 +83,8 @@ type Exchange struct {
 	Set      *telemetry.Set
 	Stats    *telemetry.Group // of the connection manager, for counters by name
 	Scratch  []byte           // for joined header values
+	Eval     route.Eval       // of header values
+	Edits    route.Scratch    // for header edits
 
 	// ALPN is what the upstream handshake offers instead of the cluster's own;
 	// Key is the same, joined.

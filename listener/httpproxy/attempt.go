@@ -54,7 +54,7 @@ func (t *attempt) OnStream(s httpmsg.Stream, c *pool.Conn) {
 	r := t.r
 	t.stream, t.conn = s, c
 	t.host.Report(upstream.Connected)
-	r.rec.UpstreamHost, r.rec.UpstreamHostname = t.host.Name, t.host.Hostname
+	r.rec.UpstreamHost, r.rec.UpstreamHostname, r.rec.UpstreamRemote = t.host.Name, t.host.Hostname, t.host.Name
 	r.rec.UpstreamLocal, r.rec.UpstreamConn, r.rec.UpstreamTLS = c.Local, c.ID, c.TLS
 	r.rec.UpstreamProtocol = c.Protocol()
 	r.upstreamHead()
@@ -134,6 +134,9 @@ func (t *attempt) OnNoStream(f pool.Failure) {
 // OnHead implements httpmsg.Receiver.
 func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 	r := t.r
+	if r.over {
+		return
+	}
 	t.begun = true
 	r.touch()
 	r.rec.UpHeadIn += uint64(headBytes(h))
@@ -142,6 +145,9 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	r.local.worker.Stop(&r.perTry)
+	if h.Has(httpmsg.Connection) && hasToken(h.Get(httpmsg.Connection), "close") && t.conn != nil && t.conn.Protocol() != telemetry.HTTP2 {
+		r.cluster.Stats[pool.CxCloseNotify]++
+	}
 	t.report(h)
 	if end {
 		t.done()
@@ -244,13 +250,20 @@ func (t *attempt) OnTrailers(h *httpmsg.Head) {
 // OnReset implements httpmsg.Receiver.
 func (t *attempt) OnReset(reason httpmsg.ResetReason) {
 	r := t.r
+	http2 := t.stream != nil && t.stream.HTTP2()
 	t.release()
 	if r.over {
 		return
 	}
-	r.cluster.Stats[pool.RqRxReset]++
+	if reason.Kind == httpmsg.ResetRemote || reason.Kind == httpmsg.ResetRefused && reason.Code != 0 {
+		r.cluster.Stats[pool.RqRxReset]++
+	}
 	t.host.Report(upstream.LocalFailure)
-	r.failed(resetCause(reason), "")
+	c := resetCause(reason)
+	if c == causeTerminated && r.headOut && !http2 && !r.tunnel {
+		c = causeProtocol // the response was cut
+	}
+	r.failed(c, "")
 }
 
 // OnDrain implements httpmsg.Receiver: the upstream takes more.

@@ -1,6 +1,7 @@
 package httpproxy
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"sluice/internal/config"
@@ -37,6 +38,8 @@ type conn struct {
 	facts  telemetry.Conn
 	xfcc   []byte // our element of x-forwarded-client-cert, made once
 
+	lastRx   uint64 // bytes of the connection when the last request ended
+	lastTx   uint64
 	active   int
 	requests int
 	draining bool
@@ -104,6 +107,8 @@ func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 		}
 		if c.draining {
 			c.engine.Drain()
+		} else if d := c.down; d.Draining {
+			c.onListenerDrain()
 		}
 	}
 	c.group.Values[rxBytes] += uint64(len(b))
@@ -187,6 +192,9 @@ func (c *conn) OnClose(w *worker.Conn, err error) {
 	case c.h2 != nil:
 		v[cxHTTP2Active]--
 	}
+	if len(c.local.retired) > 0 {
+		c.local.drop(c.proxy.config.StatPrefix, c.group)
+	}
 	c.down.Gone()
 }
 
@@ -208,6 +216,19 @@ func (c *conn) OnStream(s httpmsg.Stream) httpmsg.Receiver {
 
 // OnGone implements httpmsg.ServerHandler.
 func (c *conn) OnGone() {}
+
+// countWire notes what a request took on the wire. On HTTP/1 that is what moved
+// since the one before ended; on HTTP/2, where requests share the wire, what
+// its heads and content make without framing.
+func (c *conn) countWire(r *telemetry.Record) {
+	if c.h1 == nil {
+		r.DownWireIn, r.DownWireOut = r.DownHeadIn+r.BytesIn, r.DownHeadOut+r.BytesOut
+		return
+	}
+	rx, tx := c.wire.BytesRead(), c.wire.BytesWritten()+uint64(c.wire.Pending())
+	r.DownWireIn, r.DownWireOut = rx-min(rx, c.lastRx), tx-min(tx, c.lastTx)
+	c.lastRx, c.lastTx = rx, tx
+}
 
 // requestOver is told when a request has ended.
 func (c *conn) requestOver() {
@@ -239,12 +260,8 @@ func (c *conn) leave() {
 		return
 	}
 	c.startDrain()
-	d := c.proxy.config.DrainTimeout
-	if d <= 0 {
-		d = 5 * time.Second
-	}
 	if !c.drain.Active() {
-		c.local.worker.Start(&c.drain, d)
+		c.local.worker.Start(&c.drain, c.drainTimeout())
 	}
 }
 
@@ -268,14 +285,36 @@ func (c *conn) onDrained() {
 	}
 }
 
+// onListenerDrain is the beginning of a drain. HTTP/2 can tell the client at
+// once; HTTP/1 tells it with the next response, and a connection closed before
+// would race the client's next request. The end of the drain time closes what is
+// left.
 func (c *conn) onListenerDrain() {
+	if c.h2 != nil && c.down.DrainOver == 0 {
+		c.drainClose()
+	}
+}
+
+// drainClose, called before each response, lets the client go once the listener
+// drains: at once, or in a gradual drain with a chance that grows.
+func (c *conn) drainClose() {
+	d := c.down
+	if !d.Draining || c.draining || c.engine == nil {
+		return
+	}
+	if over := int64(d.DrainOver); over > 0 && rand.Int64N(over) >= c.local.worker.Now()-d.DrainFrom {
+		return
+	}
 	c.group.Values[cxDrainClose]++
 	c.startDrain()
-	switch {
-	case c.h2 != nil:
-		// The second GOAWAY names the last request, a round trip later.
-		c.local.worker.Start(&c.drain, time.Second)
-	case c.active == 0:
-		c.wire.CloseWhenFlushed()
+	if c.h2 != nil { // the GOAWAY that names the last request comes a drain timeout later
+		c.local.worker.Start(&c.drain, c.drainTimeout())
 	}
+}
+
+func (c *conn) drainTimeout() time.Duration {
+	if d := c.proxy.config.DrainTimeout; d > 0 {
+		return d
+	}
+	return 5 * time.Second
 }

@@ -52,8 +52,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-const testFormat = "METHOD PATH CODE FLAGS DETAILS ATTEMPTS"
-
+// testLog writes METHOD PATH CODE FLAGS DETAILS ATTEMPTS.
 func testLog() *config.AccessLog {
 	op := func(op, arg string) config.FormatItem { return config.FormatItem{Op: op, Arg: arg} }
 	sp := config.FormatItem{Text: " "}
@@ -241,4 +240,53 @@ func (b *bench) stat(name string) uint64 {
 	}
 	b.t.Fatalf("no metric %s", name)
 	return 0
+}
+
+// client is a connection to the bench.
+type client struct {
+	net.Conn
+	t testing.TB
+	r *bufio.Reader
+}
+
+func (b *bench) dial() *client {
+	b.t.Helper()
+	c, err := net.Dial("tcp", b.addr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		b.t.Fatal(err)
+	}
+	return &client{c, b.t, bufio.NewReader(c)}
+}
+
+func (c *client) send(s string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// expect reads until want has come.
+func (c *client) expect(want string) {
+	c.t.Helper()
+	var got []byte
+	for !strings.Contains(string(got), want) {
+		x, err := c.r.ReadByte()
+		if err != nil {
+			c.t.Fatalf("%q came before %v, want %q", got, err, want)
+		}
+		got = append(got, x)
+	}
+}
+
+// await waits for a metric to have a value.
+func (b *bench) await(name string, want uint64) {
+	b.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); b.stat(name) != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s never became %d", name, want)
+		}
+	}
 }

@@ -48,6 +48,46 @@ func (r *request) finalHeaders() {
 	if m.Router.SuppressEnvoyHeaders {
 		h.Del(httpmsg.XEnvoyUpstreamServiceTime)
 	}
+	r.decorateResponse()
+}
+
+// operation is the decorator's operation where tracing is on, and whether
+// traffic leaves here.
+func (r *request) operation() (op string, on, outbound bool) {
+	if r.proxy.config.Tracing == nil || r.route == nil {
+		return "", false, false
+	}
+	outbound = r.proxy.listener != nil && r.proxy.listener.Direction == config.Outbound
+	if c := r.route.Config; !c.DecoratorNoProp {
+		op = c.Decorator
+	}
+	return op, true, outbound
+}
+
+// decorateRequest tells the next hop the operation where traffic leaves, and
+// takes in what the hop before told where it arrives.
+func (r *request) decorateRequest() {
+	op, on, outbound := r.operation()
+	switch {
+	case !on:
+	case outbound && op != "":
+		r.head.SetString(httpmsg.XEnvoyDecoratorOperation, op)
+	case !outbound:
+		r.overridden = r.head.Has(httpmsg.XEnvoyDecoratorOperation)
+		r.head.Del(httpmsg.XEnvoyDecoratorOperation)
+	}
+}
+
+// decorateResponse is the same on the way back.
+func (r *request) decorateResponse() {
+	op, on, outbound := r.operation()
+	switch {
+	case !on:
+	case outbound:
+		r.resp.Del(httpmsg.XEnvoyDecoratorOperation)
+	case op != "" && !r.overridden:
+		r.resp.SetString(httpmsg.XEnvoyDecoratorOperation, op)
+	}
 }
 
 // continueHTTP2 answers an expectation on HTTP/2, as the HTTP/1 engine does on

@@ -86,7 +86,10 @@ func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
 		s.hasTail = true
 		s.tail.CopyFrom(&r.last)
 	}
-	q := upstream.Query{OriginalDst: r.conn.down.Dst}
+	var q upstream.Query
+	if r.conn.down.Restored {
+		q.OriginalDst = r.conn.down.Dst
+	}
 	q.Hash, q.HasHash = r.hashed, r.hasHash
 	s.host = c.Pick(&q)
 	if s.host == nil {

@@ -170,7 +170,7 @@ func (m *localReply) apply(r *request, a *filter.Reply, body []byte) (out []byte
 	}
 	m.edits.Apply(&r.resp, r.eval, &r.edits)
 	if c.Body != nil {
-		body = r.eval(nil, c.Body)
+		body = r.evalText(nil, c.Body)
 		r.rec.LocalBody = body
 	}
 	f := c.Format

@@ -38,8 +38,10 @@ type request struct {
 	weighted int
 	cluster  *upstream.Cluster
 	edits    route.Scratch
-	eval     route.Eval
+	eval     route.Eval // of header values: what is missing is empty
+	evalText route.Eval // of the rest: it is a dash
 	plan     retryPlan
+	query    upstream.Query
 	up       attempt
 	limits   limits
 	hashed   uint64
@@ -62,6 +64,7 @@ type request struct {
 	interim                    bool // an informational response went out
 	follows                    int  // internal redirects so far
 	altTimeout                 bool
+	overridden                 bool             // the client named the operation
 	newCookies                 []string         // for the response, by hash policies
 	mirrors                    []*config.Mirror // to be sent when the request is whole
 	numbers                    [20]byte
@@ -72,9 +75,11 @@ func newRequest(l *local) *request {
 	r.up.r = r
 	r.up.wait.User = &r.up
 	r.eval = func(dst []byte, f *config.Format) []byte { return l.log.Format.Header(dst, f, &r.rec) }
+	r.evalText = func(dst []byte, f *config.Format) []byte { return l.log.Format.Text(dst, f, &r.rec) }
 	r.idle.Fire, r.timeout.Fire, r.perTry.Fire = r.onIdle, r.onTimeout, r.up.onPerTry
 	r.total.Fire, r.whole.Fire, r.backoff.Fire = r.onMaxDuration, r.onRequestTimeout, r.onBackoff
 	r.x.Bind(r)
+	r.x.Eval = r.eval
 	return r
 }
 
@@ -83,7 +88,8 @@ func (r *request) begin(c *conn, s httpmsg.Stream) {
 	l := r.local
 	r.proxy, r.conn, r.down, r.group = c.proxy, c, s, c.group
 	r.table = c.proxy.routes.table.Load()
-	r.chain, r.weighted = c.proxy.chain, -1
+	r.chain, r.weighted = c.proxy.filters(), -1
+	r.over = false
 	v := r.group.Values
 	v[rqTotal]++
 	v[rqActive]++
@@ -131,8 +137,10 @@ func (r *request) clear() {
 	r.tunnel, r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false, false
 	r.newCookies, r.mirrors = r.newCookies[:0], r.mirrors[:0]
 	r.plan.clear()
+	r.overridden = false
 	r.limits = limits{}
 	r.up.clear()
+	r.over = true // until begin: an engine that calls late changes nothing
 }
 
 func (r *request) slot(i int) *filter.Slot {
@@ -203,8 +211,8 @@ func (r *request) clientLeft(p []byte) {
 	if r.up.stream != nil {
 		r.up.stream.SendData(p, true)
 	}
+	r.down.Reset(httpmsg.ResetReason{Kind: httpmsg.ResetConnTerminated})
 	r.OnReset(httpmsg.ResetReason{Kind: httpmsg.ResetConnTerminated})
-	r.conn.wire.CloseWhenFlushed()
 }
 
 func (r *request) filterRequest(p []byte, end bool) []byte {
@@ -274,6 +282,7 @@ func (r *request) keep(p []byte, streaming bool) {
 		r.mirrors = r.mirrors[:0]
 		r.lost, r.body = len(r.body)+len(p), r.body[:0]
 	case r.waiting:
+		r.plan.abandon()
 		r.reply(filter.Reply{Status: 507, Body: "exceeded request buffer limit while retrying upstream",
 			Details: "request_payload_exceeded_retry_buffer_limit", GRPC: -1})
 	default:

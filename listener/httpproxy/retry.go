@@ -30,6 +30,7 @@ type retryPlan struct {
 	hosts    [8]*upstream.Host
 	nhosts   int
 	tried    uint64 // priorities
+	excluded uint64 // of them, those to stay away from for now
 	skip     func(*balance.Host) bool
 }
 
@@ -186,8 +187,11 @@ func (p *retryPlan) steer(q *upstream.Query) {
 		}
 		q.Skip, q.Tries = p.skip, max(1, p.policy.HostSelectionMax)
 	}
-	if n := p.policy.PreviousPriorities; n > 0 && p.r.rec.Attempts > n {
-		q.Priorities = p.tried
+	if n := p.policy.PreviousPriorities; n > 0 {
+		if (p.r.rec.Attempts-1)%n == 0 {
+			p.excluded = p.tried
+		}
+		q.Priorities = p.excluded
 	}
 }
 
@@ -359,7 +363,6 @@ func (p *retryPlan) allowed() bool {
 	}
 	b.Retries.Inc()
 	p.counted = true
-	st[pool.RqRetry]++
 	return true
 }
 
@@ -413,6 +416,7 @@ func (r *request) later(wait time.Duration, limited bool) {
 func (r *request) onBackoff() {
 	r.waiting = false
 	if !r.over {
+		r.cluster.Stats[pool.RqRetry]++
 		r.try()
 	}
 }

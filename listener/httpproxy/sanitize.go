@@ -165,7 +165,6 @@ func (r *request) stripHop(h *httpmsg.Head) {
 	}
 	h.Del(httpmsg.Connection)
 	h.Del(httpmsg.Upgrade)
-	h.Del(httpmsg.HTTP2Settings)
 	h.Del(httpmsg.TransferEncoding)
 	if te := h.Get(httpmsg.TE); te != nil {
 		if hasToken(te, "trailers") {

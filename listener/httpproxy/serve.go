@@ -42,6 +42,10 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 	if !r.upgradable() {
 		return
 	}
+	if r.proxy.config.AccessLogOnNew {
+		r.rec.LogType = "DownstreamStart"
+		r.local.log.Emit(r.proxy.logs, &r.rec)
+	}
 	r.startTimers()
 	r.decode()
 	if end {
@@ -52,7 +56,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 // findRoute chooses the route by the request as it is now.
 func (r *request) findRoute() {
 	r.route, r.x.Route = nil, nil
-	r.chain = r.proxy.chain
+	r.chain = r.proxy.filters()
 	t := r.table
 	if t == nil {
 		return
@@ -76,6 +80,27 @@ func (r *request) findRoute() {
 	}
 	r.rec.VirtualHost, r.rec.VirtualHostMetadata = found.Host.Config.Name, found.Host.Config.Metadata
 	r.chain = r.proxy.chainOf(found.Config)
+	r.virtualCluster(found.Host.Config)
+}
+
+// virtualCluster names the request for statistics.
+func (r *request) virtualCluster(h *config.VirtualHost) {
+	for i := range h.VirtualClusters {
+		c := &h.VirtualClusters[i]
+		if allHeaders(c.Headers, r) {
+			r.rec.VirtualCluster = c.Name
+			return
+		}
+	}
+}
+
+func allHeaders(list []config.HeaderMatch, r *request) bool {
+	for i := range list {
+		if !r.match.HeaderMatches(&list[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // decode runs the filters from where it stopped.
@@ -113,6 +138,9 @@ func (r *request) afterResume() {
 	if r.heldDown {
 		r.heldDown = false
 		r.down.Resume()
+	}
+	if r.downEnd {
+		r.requestComplete()
 	}
 }
 
@@ -177,27 +205,23 @@ func (r *request) edit(a *config.RouteAction) {
 	if vh := r.route.Host.Config; vh.IncludeAttemptCount {
 		r.head.SetString(httpmsg.XEnvoyAttemptCount, "1")
 	}
-	if d := r.route.Config.Decorator; d != "" && !r.route.Config.DecoratorNoProp && r.decorates() {
-		r.head.SetString(httpmsg.XEnvoyDecoratorOperation, d)
-	}
+	r.decorateRequest()
 	first.Apply(&r.head, r.eval, &r.edits)
 	for _, m := range r.route.Request {
 		m.Apply(&r.head, r.eval, &r.edits)
 	}
-	r.local.bufA = r.route.Rewrite(&r.head, r.weighted, keep, r.eval, r.local.bufA)
-}
-
-// decorates reports whether the decorator's operation goes upstream: where
-// tracing is on and traffic leaves.
-func (r *request) decorates() bool {
-	return r.proxy.config.Tracing != nil && r.proxy.listener != nil && r.proxy.listener.Direction == config.Outbound
+	r.local.bufA = r.route.Rewrite(&r.head, r.weighted, keep, r.evalText, r.local.bufA)
 }
 
 // try picks a host and asks for a stream; the answer comes to r.up.
 func (r *request) try() {
 	r.rec.Attempts++
 	r.setAttemptHeaders()
-	q := upstream.Query{OriginalDst: r.conn.down.Dst}
+	q := &r.query // it would escape as a local variable
+	*q = upstream.Query{}
+	if r.conn.down.Restored {
+		q.OriginalDst = r.conn.down.Dst
+	}
 	q.Hash, q.HasHash = r.hashed, r.hasHash
 	if o := &r.cluster.Config.OriginalDst; o.UseHeader {
 		name := o.Header
@@ -207,12 +231,12 @@ func (r *request) try() {
 		v, _ := r.head.Value(name)
 		q.DstHeader = string(v)
 	}
-	r.plan.steer(&q)
+	r.plan.steer(q)
 	if r.connect && r.terminates() {
-		r.dialTunnel(&q)
+		r.dialTunnel(q)
 		return
 	}
-	h := r.cluster.Pick(&q)
+	h := r.cluster.Pick(q)
 	if h == nil {
 		r.noHost()
 		return
@@ -251,7 +275,10 @@ func (r *request) respond(h *httpmsg.Head, end bool) {
 
 // editResponse applies the route's response edits.
 func (r *request) editResponse() {
-	r.rec.Response, r.rec.Code = &r.resp, r.resp.Status
+	r.rec.Response = &r.resp
+	if r.rec.Code = 0; !r.x.Local {
+		r.rec.Code = r.resp.Status
+	}
 	if r.route == nil || !r.routed {
 		return
 	}
@@ -274,6 +301,7 @@ func (r *request) send(end bool) {
 		r.chain.filters[i].Encode(&r.x, r.slot(i))
 	}
 	r.finalHeaders()
+	r.conn.drainClose()
 	r.rec.Code = r.resp.Status
 	r.rec.SendHead = r.local.worker.Now()
 	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
@@ -295,6 +323,7 @@ func (r *request) finish() {
 	r.plan.settled()
 	now := r.local.worker.Now()
 	r.rec.End = now
+	r.conn.countWire(&r.rec)
 	if r.headOut && r.rec.SendEnd == 0 {
 		r.rec.SendEnd = now
 	}
@@ -309,9 +338,10 @@ func (r *request) emit() {
 	g := r.group
 	g.Values[rqActive]--
 	g.Values[rqCompleted]++
-	if r.rec.Code > 0 {
-		g.Code("downstream_rq_", r.rec.Code)
+	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
+		g.Values[rq1xx+c-1]++
 	}
+	r.countVirtual()
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {
 		if i > r.at {
@@ -325,4 +355,28 @@ func (r *request) emit() {
 		}
 	}
 	r.local.log.Emit(r.proxy.logs, &r.rec)
+}
+
+// countVirtual counts the request for its virtual cluster and its route's
+// stat_prefix, where they are configured.
+func (r *request) countVirtual() {
+	if r.cluster == nil || r.rec.Code == 0 || r.route == nil {
+		return
+	}
+	prefix := r.route.Config.StatPrefix
+	virtual := r.rec.VirtualCluster
+	if virtual == "" && len(r.route.Host.Config.VirtualClusters) > 0 {
+		virtual = "other"
+	}
+	if virtual == "" && prefix == "" {
+		return
+	}
+	g := r.local.set.Named("vhost", r.rec.VirtualHost)
+	for _, p := range [...]struct{ kind, name string }{{"vcluster.", virtual}, {"route.", prefix}} {
+		if p.name != "" {
+			base := p.kind + p.name + ".upstream_rq_"
+			g.Inc(base + "total")
+			g.Code(base, r.rec.Code)
+		}
+	}
 }

@@ -159,3 +159,38 @@ func TestLargeBodiesBothWays(t *testing.T) {
 	}()
 	<-done
 }
+
+func TestWebSocketTunnelEndsWithTheClient(t *testing.T) {
+	up := origin(t, func(w http.ResponseWriter, r *http.Request) {
+		c, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+		rw.Flush()
+		line, err := rw.ReadString('\n')
+		if err != nil {
+			return
+		}
+		fmt.Fprint(rw, "echo "+line)
+		rw.Flush()
+		_, _ = rw.ReadByte()
+	})
+	m := hcm(to("/", "a"))
+	m.Upgrades = []config.Upgrade{{Type: "websocket", Enabled: true}}
+	b := start(t, m, static("a", up))
+	c := b.dial()
+	c.send("GET /ws HTTP/1.1\r\nhost: s\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n")
+	c.expect("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n")
+	c.send("hi\n")
+	c.expect("echo hi\n")
+	c.Close()
+	if l := b.logged(1); l[0] != "GET /ws 101 DC downstream_remote_disconnect 1" {
+		t.Error(l)
+	}
+	if got := b.raw("GET /ws HTTP/1.1\r\nhost: s\r\nconnection: Upgrade\r\nupgrade: other\r\n\r\n", "GET")[0]; got != "403 " {
+		t.Error(got)
+	}
+}

@@ -52,6 +52,11 @@ const (
 	redirectScheme
 	redirectBadLocation
 	redirectPredicate
+	rq1xx
+	rq2xx
+	rq3xx
+	rq4xx
+	rq5xx
 	numStats
 )
 
@@ -71,7 +76,8 @@ func httpStats() []telemetry.Stat {
 		"rq_retry_skipped_request_not_complete", "rq_total", "downstream_cx_rx_bytes_total", "downstream_cx_tx_bytes_total",
 		"passthrough_internal_redirect_no_route", "passthrough_internal_redirect_too_many_redirects",
 		"passthrough_internal_redirect_unsafe_scheme", "passthrough_internal_redirect_bad_location",
-		"passthrough_internal_redirect_predicate",
+		"passthrough_internal_redirect_predicate", "downstream_rq_1xx", "downstream_rq_2xx", "downstream_rq_3xx", "downstream_rq_4xx",
+		"downstream_rq_5xx",
 	} {
 		s[i] = telemetry.Stat{Name: name, Gauge: i == cxActive || i == rqActive || i == cxHTTP1Active || i == cxHTTP2Active || i == cxUpgradesActive}
 	}

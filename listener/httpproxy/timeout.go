@@ -59,10 +59,16 @@ func (r *request) streamLimit(s *config.MaxStreamDuration, total time.Duration) 
 	if limit := *s.GRPCHeaderMax; limit > 0 && (d == 0 || d > limit) {
 		d = limit
 	}
+	if d == 0 {
+		return total
+	}
 	if s.GRPCHeaderOffset > 0 && s.GRPCHeaderOffset < d {
 		d -= s.GRPCHeaderOffset
 	}
-	return max(d, time.Millisecond)
+	d = max(d, time.Millisecond)
+	b := strconv.AppendInt(r.numbers[:0], min(ms(d), 99999999), 10)
+	r.head.Set(httpmsg.GRPCTimeout, append(b, 'm'))
+	return d
 }
 
 func (r *request) action() *config.RouteAction {
@@ -156,6 +162,8 @@ func grpcGlobal(a *config.RouteAction, header []byte) time.Duration {
 	return d
 }
 
+const century = 100 * 365 * 24 * time.Hour
+
 // grpcTimeout parses grpc-timeout; a malformed one is no timeout. Values too
 // large for a Duration saturate.
 func grpcTimeout(v []byte) (time.Duration, bool) {
@@ -183,9 +191,8 @@ func grpcTimeout(v []byte) (time.Duration, bool) {
 	default:
 		return 0, false
 	}
-	const most = 1<<63 - 1
-	if n > uint64(most/unit) {
-		return most, true
+	if n > uint64(century/unit) {
+		return 0, true // as good as none
 	}
 	d := time.Duration(n) * unit
 	if r := d % time.Millisecond; r != 0 { // Envoy counts milliseconds, rounded up
@@ -289,9 +296,13 @@ func (r *request) onMaxDuration() {
 
 // onTimeout is the route's timeout: it is never retried.
 func (r *request) onTimeout() {
-	r.cluster.Stats[pool.RqTimeout]++
-	if r.up.host != nil && r.up.active {
+	flying := r.up.active || r.up.stream != nil
+	if flying {
+		r.cluster.Stats[pool.RqTimeout]++
 		r.up.host.Report(upstream.LocalTimeout)
+	}
+	if flying && !r.headOut && !r.up.begun {
+		r.cluster.Count(504)
 	}
 	r.timedOut("response_timeout")
 }
@@ -306,9 +317,6 @@ func (r *request) timedOut(details string) {
 	status, body := 504, "upstream request timeout"
 	if r.altTimeout {
 		status, body = 204, ""
-	}
-	if !r.headOut {
-		r.cluster.Count(status)
 	}
 	r.reply(filter.Reply{Status: status, Body: body, Details: details, GRPC: -1})
 }
@@ -330,6 +338,9 @@ func (t *attempt) onPerTry() {
 	t.cancel(httpmsg.ResetLocal)
 	if !r.headOut && r.retryReset(causePerTry) {
 		return
+	}
+	if !r.headOut {
+		r.cluster.Count(504)
 	}
 	r.timedOut(details)
 }

@@ -6,24 +6,35 @@ package relay
 import (
 	"errors"
 	"net/netip"
+	"slices"
+	"sync"
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/istiostats"
+	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/tcpproxy"
 	"sluice/upstream"
 	"sluice/upstream/balance"
+	"sluice/upstream/pool"
 )
 
 // Connect opens upstream connections for TCP chains; it is tcpproxy's Connect.
-func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
+// frame (of metadataexchange.Frame) goes ahead to upstreams that take part in
+// istio.metadata_exchange.
+func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 	return func(d *downstream.Connection, r *tcpproxy.Request, done func(tcpproxy.Upstream, error)) func() {
 		w := d.Conn.Worker()
 		c := clusters.Local(w.Index()).Get(r.Cluster)
 		if c == nil {
 			return clusters.Local(w.Index()).Refuse(func() { done(tcpproxy.Upstream{}, &tcpproxy.Failure{Flag: "NC"}) })
 		}
-		q := upstream.Query{OriginalDst: d.Dst}
+		var q upstream.Query
+		q.From = &upstream.From{Src: d.Src, Dst: d.Dst, TLVs: d.TLVs}
+		if d.Restored {
+			q.OriginalDst = d.Dst
+		}
 		if r.Filter != nil && r.Filter.HashSourceIP && d.Src.IsValid() {
 			q.Hash, q.HasHash = balance.Hash64([]byte(d.Src.Addr().Unmap().String()), 0), true
 		}
@@ -32,9 +43,22 @@ func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
 				done(tcpproxy.Upstream{}, failure(c, err))
 				return
 			}
-			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, Closed: func(error) { s.Close() }}, nil)
+			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, TLS: s.TLS, Peer: exchange(c.Config, s, frame),
+				Closed: s.Ended}, nil)
 		})
 	}
+}
+
+// exchange puts the metadata exchange around a connection that agreed on it. No
+// byte of it was opened yet: the handshake ended in this very call.
+func exchange(c *config.Cluster, s *upstream.Stream, frame []byte) *tcpproxy.Peer {
+	x := c.TCPExchange
+	if x == nil || s.ALPN != x.Protocol || s.Conn.Layer() == nil {
+		return nil
+	}
+	p := &tcpproxy.Peer{}
+	s.Conn.SetLayer(metadataexchange.Wrap(s.Conn.Layer(), frame, func(msg []byte) { p.Metadata = slices.Clone(msg) }))
+	return p
 }
 
 func failure(c *upstream.Cluster, err error) error {
@@ -52,12 +76,53 @@ func failure(c *upstream.Cluster, err error) error {
 // Reports writes what tcpproxy tells of its connections: access logs and
 // counters. One Reports serves all workers.
 type Reports struct {
-	Files    *telemetry.Files
-	Clusters *upstream.Clusters
-	Writers  []*telemetry.Writer // by worker
-	Logs     func(f *config.TCPProxy) *telemetry.Log
-	// Stats is called with each finished record, for metrics; nil: nobody.
-	Stats func(worker int, f *config.TCPProxy, d *downstream.Connection, r *telemetry.Record)
+	files    *telemetry.Files
+	clusters *upstream.Clusters
+	workers  []onWorker
+	logs     sync.Map // *config.TCPProxy → *telemetry.Log
+	// Node is who we are, for the istio_tcp_* metrics of chains that have them.
+	Node  *telemetry.Node
+	stats sync.Map // *config.IstioStats → *istiostats.Filter
+}
+
+// onWorker is what one worker writes with.
+type onWorker struct {
+	set    *telemetry.Set
+	writer telemetry.Writer
+	groups map[string]*telemetry.Group // by stat_prefix
+	live   tcpproxy.Live
+}
+
+// NewReports makes a Reports; sets are the workers', env answers
+// %ENVIRONMENT()%.
+func NewReports(files *telemetry.Files, clusters *upstream.Clusters, sets []*telemetry.Set, env func(string) string) *Reports {
+	p := &Reports{files: files, clusters: clusters}
+	for i, s := range sets {
+		p.workers = append(p.workers, onWorker{set: s, groups: make(map[string]*telemetry.Group),
+			writer: telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)}})
+	}
+	for i := range p.workers {
+		on := &p.workers[i]
+		on.set.Before(func() { on.live.Each(func(t *tcpproxy.Record) { p.moved(i, t) }) })
+	}
+	return p
+}
+
+// log gives the compiled access logs of a filter. One that can't be opened is
+// left out; Build of the chain has reported it.
+func (p *Reports) log(f *config.TCPProxy) *telemetry.Log {
+	if len(f.AccessLogs) == 0 {
+		return nil
+	}
+	if l, ok := p.logs.Load(f); ok {
+		return l.(*telemetry.Log)
+	}
+	l, err := p.files.Compile(f.AccessLogs)
+	if err != nil && l == nil {
+		l = &telemetry.Log{}
+	}
+	p.logs.Store(f, l)
+	return l
 }
 
 // Log implements tcpproxy.Options.Log.
@@ -69,12 +134,15 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
-		UpstreamLocal: t.UpstreamLocal, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic}
+		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Dynamic}
 	if t.Started {
 		r.LogType = "TcpUpstreamConnected"
 	}
 	if t.UpstreamRemote.IsValid() {
 		r.UpstreamHost = netip.AddrPortFrom(t.UpstreamRemote.Addr().Unmap(), t.UpstreamRemote.Port()).String()
+	}
+	if t.Connected != 0 {
+		r.UpstreamRemote = r.UpstreamHost
 	}
 	if t.Host != nil {
 		r.HostMetadata, r.Workload = t.Host.Metadata, t.Host.Workload
@@ -82,17 +150,41 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 			r.UpstreamHost = t.Host.Address.String()
 		}
 	}
+	if t.UpstreamPeer != nil {
+		r.UpstreamPeer = telemetry.ParsePeerAny(t.UpstreamPeer.Metadata)
+	}
 	for _, f := range t.Flags {
 		r.Flags.Set(telemetry.FlagOf(f))
 	}
-	if c := p.Clusters.Local(w.Index()).Get(t.Cluster); c != nil {
+	if c := p.clusters.Local(w.Index()).Get(t.Cluster); c != nil {
 		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
+		if r.Flags.Has(telemetry.URX) {
+			c.Stats[pool.CxConnectAttemptsExceeded]++
+		}
 	}
-	if p.Stats != nil {
-		p.Stats(w.Index(), t.Filter, d, &r)
+	on := &p.workers[w.Index()]
+	if !t.Started {
+		p.count(w.Index(), t)
+		p.countIstio(on, d, &r)
 	}
-	if p.Logs != nil {
-		p.Writers[w.Index()].Emit(p.Logs(t.Filter), &r)
+	on.writer.Emit(p.log(t.Filter), &r)
+}
+
+// countIstio reports a connection that is over, where its chain has istio.stats.
+func (p *Reports) countIstio(w *onWorker, d *downstream.Connection, r *telemetry.Record) {
+	if d.Chain == nil {
+		return
+	}
+	for _, f := range d.Chain.Filters {
+		n, ok := f.(*config.NetworkStats)
+		if !ok || n.Stats == nil {
+			continue
+		}
+		x, ok := p.stats.Load(n.Stats)
+		if !ok {
+			x, _ = p.stats.LoadOrStore(n.Stats, istiostats.New(n.Stats, p.Node, r.Conn.Direction))
+		}
+		x.(*istiostats.Filter).Connection(w.set, r, 1, 1, r.BytesOut, r.BytesIn)
 	}
 }
 
@@ -105,6 +197,9 @@ func Facts(d *downstream.Connection) telemetry.Conn {
 	}
 	if d.Chain != nil {
 		f.Chain = d.Chain.Name
+	}
+	if d.PeerMetadata != nil {
+		f.Peer = telemetry.ParsePeerAny(d.PeerMetadata)
 	}
 	t := d.TLS
 	if t == nil {

@@ -37,6 +37,9 @@ func (l *Limit) Dec() {
 	}
 }
 
+// Max is the limit.
+func (l *Limit) Max() uint32 { return l.max }
+
 // Count is the number now, 0 when it isn't counted.
 func (l *Limit) Count() int64 { return l.n.Load() }
 

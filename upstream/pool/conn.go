@@ -43,6 +43,8 @@ type Conn struct {
 	retired  bool
 	remote   bool // the peer is ending it
 	inReady  bool
+	inEngine bool
+	leaving  bool
 	streams  int
 	served   int
 	room     int // streams it was counted for while connecting
@@ -211,10 +213,9 @@ func (c *Conn) Release(priority config.Priority) {
 		return
 	}
 	if c.retired || p.draining || c.wire.Dead() {
+		c.remote = c.remote || c.wire.Dead()
 		c.retire()
-		if p.first != nil {
-			p.serve()
-		}
+		p.replace()
 		return
 	}
 	if !c.engine.Reusable() {
@@ -223,7 +224,7 @@ func (c *Conn) Release(priority config.Priority) {
 		if h, ok := c.engine.(h2Client); !ok || !h.Usable() {
 			c.retire()
 		}
-		p.serve()
+		p.replace()
 		return
 	}
 	p.makeReady(c)
@@ -255,9 +256,29 @@ func (c *Conn) retire() {
 		} else {
 			c.pool.cluster.Stats[CxDestroyLocal]++
 		}
-		c.engine.Drain()
 		c.forget()
-		c.wire.CloseWhenFlushed()
+		if c.inEngine {
+			c.leaving = true // the engine is on the stack: it must not end under itself
+			return
+		}
+		c.leave()
+	}
+}
+
+// leave ends a connection that is out of the books.
+func (c *Conn) leave() {
+	c.leaving = false
+	c.engine.Drain()
+	c.wire.CloseWhenFlushed()
+}
+
+// within runs a call of the engine.
+func (c *Conn) within(f func()) {
+	c.inEngine = true
+	f()
+	c.inEngine = false
+	if c.leaving {
+		c.leave()
 	}
 }
 
@@ -289,7 +310,16 @@ func (c *Conn) OnData(_ *worker.Conn, b []byte) int {
 	}
 	c.pool.cluster.Stats[CxRxBytes] += uint64(len(b))
 	c.engine.Flushed()
+	c.inEngine = true
 	n, err := c.engine.Feed(b)
+	c.inEngine = false
+	if h, ok := c.engine.(h2Client); ok && c.state == up && !c.retired && !h.Usable() {
+		c.pool.cluster.Stats[CxCloseNotify]++
+		c.retire()
+	}
+	if c.leaving {
+		c.leave()
+	}
 	c.pool.cluster.Stats[CxRxBytes] -= uint64(len(b) - n)
 	if err != nil {
 		c.pool.cluster.Stats[CxProtocolError]++
@@ -311,7 +341,7 @@ func (c *Conn) OnEOF(w *worker.Conn) {
 	c.remote = true
 	if c.state == up {
 		c.countActive()
-		c.engine.EOF()
+		c.within(c.engine.EOF)
 	}
 	if c.state == up {
 		c.lost()
@@ -322,7 +352,7 @@ func (c *Conn) OnEOF(w *worker.Conn) {
 // OnDrain implements worker.Handler.
 func (c *Conn) OnDrain(*worker.Conn) {
 	if c.state == up {
-		c.engine.Flushed()
+		c.within(c.engine.Flushed)
 	}
 }
 
@@ -331,7 +361,7 @@ func (c *Conn) OnClose(_ *worker.Conn, err error) {
 	c.remote = true
 	if c.state == up {
 		c.countActive()
-		c.engine.Closed(err)
+		c.within(func() { c.engine.Closed(err) })
 	}
 	if c.state == up {
 		c.lost()
@@ -343,9 +373,7 @@ func (c *Conn) lost() {
 	p := c.pool
 	p.cluster.Stats[CxDestroyRemote]++
 	c.forget()
-	if p.first != nil {
-		p.serve()
-	}
+	p.replace()
 }
 
 func (c *Conn) countActive() {

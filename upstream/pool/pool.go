@@ -248,7 +248,11 @@ func (p *Pool) serve() {
 		p.remove(r)
 		p.attach(c, r)
 	}
-	if p.first != nil {
+}
+
+// replace opens a connection for the queue after one was lost.
+func (p *Pool) replace() {
+	if p.serve(); p.first != nil {
 		p.grow(p.first.Priority)
 	}
 }
@@ -259,6 +263,7 @@ func (p *Pool) fail(f Failure) {
 	for n := p.waiting; n > 0 && p.first != nil; n-- {
 		r := p.first
 		p.remove(r)
+		p.cluster.Stats[RqPendingFailureEject]++
 		r.User.OnNoStream(f)
 	}
 }

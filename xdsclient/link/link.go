@@ -6,6 +6,7 @@
 package link
 
 import (
+	"maps"
 	"time"
 
 	"sluice/internal/config"
@@ -16,10 +17,10 @@ type Kind uint8
 
 // The kinds of parts.
 const (
-	Endpoints Kind = iota
-	Routes
-	Secrets
-	Extensions
+	KindEndpoints Kind = iota
+	KindRoutes
+	KindSecrets
+	KindExtensions
 )
 
 // String gives the kind's xDS abbreviation.
@@ -91,6 +92,31 @@ func Next(previous *config.Snapshot, a *Accepted) (*config.Snapshot, []Waiting) 
 	return l.next, l.waiting
 }
 
+// Endpoints is Next for a push of endpoints only, when nothing waits: the named
+// clusters are linked anew, everything else of previous stays. It gives previous
+// itself when nothing changed.
+func Endpoints(previous *config.Snapshot, a *Accepted, clusters []string) *config.Snapshot {
+	l := linker{previous: previous, accepted: a}
+	next := previous
+	for _, name := range clusters {
+		before := previous.Clusters[name]
+		if before == nil {
+			continue
+		}
+		linked := l.withLoad(before, before)
+		if linked == before {
+			continue
+		}
+		if next == previous {
+			copied := *previous
+			copied.Clusters = maps.Clone(previous.Clusters)
+			next = &copied
+		}
+		next.Clusters[name] = linked
+	}
+	return next
+}
+
 type linker struct {
 	previous *config.Snapshot
 	accepted *Accepted
@@ -145,21 +171,21 @@ func noEndpoints(c, before *config.Cluster) *config.LoadAssignment {
 func (l *linker) clusterWaits(c *config.Cluster) []Waiting {
 	var out []Waiting
 	if c.Type == config.EDS {
-		p := Part{Endpoints, c.Name, c.Hash}
+		p := Part{KindEndpoints, c.Name, c.Hash}
 		if !l.accepted.Settled[p] {
 			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: p, Timeout: c.EDSTimeout})
 		}
 	}
 	for _, r := range ClusterSecrets(c) {
 		if l.missingSecret(r) {
-			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: Part{Kind: Secrets, Name: r.Name}, Timeout: r.Wait})
+			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: Part{Kind: KindSecrets, Name: r.Name}, Timeout: r.Wait})
 		}
 	}
 	return out
 }
 
 func (l *linker) missingSecret(r config.SecretRef) bool {
-	return l.next.Secrets[r.Name] == nil && !l.accepted.Settled[Part{Kind: Secrets, Name: r.Name}]
+	return l.next.Secrets[r.Name] == nil && !l.accepted.Settled[Part{Kind: KindSecrets, Name: r.Name}]
 }
 
 // ClusterSecrets gives the named secrets of a cluster.

@@ -70,20 +70,20 @@ func (l *linker) listenerWaits(x *config.Listener) []Waiting {
 	}
 	for _, m := range Managers(x) {
 		if m.RouteName != "" && l.accepted.Routes[m.RouteName] == nil {
-			wait(Part{Kind: Routes, Name: m.RouteName}, Waiting{Timeout: m.RDSInitialTimeout})
+			wait(Part{Kind: KindRoutes, Name: m.RouteName}, Waiting{Timeout: m.RDSInitialTimeout})
 		}
 		for _, f := range m.Filters {
 			if f.Discovery == nil || f.Discovery.WithoutWarming && f.Discovery.Default != nil {
 				continue
 			}
 			if _, ok := l.accepted.Extensions[f.Name]; !ok {
-				wait(Part{Kind: Extensions, Name: f.Name}, Waiting{Timeout: f.Discovery.Timeout})
+				wait(Part{Kind: KindExtensions, Name: f.Name}, Waiting{Timeout: f.Discovery.Timeout})
 			}
 		}
 	}
 	for _, r := range ListenerSecrets(x) {
 		if l.next.Secrets[r.Name] == nil {
-			wait(Part{Kind: Secrets, Name: r.Name}, Waiting{Timeout: r.Wait})
+			wait(Part{Kind: KindSecrets, Name: r.Name}, Waiting{Timeout: r.Wait})
 		}
 	}
 	return out

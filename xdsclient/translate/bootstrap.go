@@ -24,6 +24,10 @@ func (r *Registry) Bootstrap(data []byte) (*config.Bootstrap, error) {
 		return nil, fmt.Errorf("bootstrap: %w", s.out.err())
 	}
 	out := s.bootstrap(m)
+	if a := out.ADS; a != nil && a.Cluster != "" && out.Static.Clusters[a.Cluster] == nil {
+		//lint:ignore ST1005 Envoy's sentence, which operators look for as a line of its own
+		return nil, fmt.Errorf("Unknown gRPC client cluster '%s'", a.Cluster)
+	}
 	if err := s.out.err(); err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
@@ -156,11 +160,8 @@ func (s scope) static(m *bootstrap.Bootstrap_StaticResources, out *config.Bootst
 // references checks what only a whole bootstrap can tell: names that static
 // resources demand of one another.
 func (s scope) references(out *config.Bootstrap) {
-	if a := out.ADS; a != nil && a.Cluster != "" && out.Static.Clusters[a.Cluster] == nil {
-		s.out.add(fmt.Sprintf("dynamic_resources.ads_config: Unknown gRPC client cluster '%s'", a.Cluster))
-	}
 	for _, l := range out.Static.Listeners {
-		for _, c := range Chains(l) {
+		for _, c := range chainsOf(l) {
 			at := s.at("listeners[" + l.Name + "]")
 			at.staticSecrets(c.TLS, out.Static.Secrets)
 			at.staticClusters(c, out)
@@ -168,22 +169,22 @@ func (s scope) references(out *config.Bootstrap) {
 	}
 	for _, name := range sortedKeys(out.Static.Clusters) {
 		c := out.Static.Clusters[name]
-		for _, u := range UpstreamSockets(c) {
+		for _, u := range upstreamContexts(c) {
 			s.at("clusters["+name+"]").missingSecrets(&u.TLSParams, out.Static.Secrets)
 		}
 	}
 }
 
-// Chains gives a listener's chains, the default one last.
-func Chains(l *config.Listener) []*config.FilterChain {
+// chainsOf gives a listener's chains, the default one last.
+func chainsOf(l *config.Listener) []*config.FilterChain {
 	if l.DefaultChain == nil {
 		return l.Chains
 	}
 	return append(l.Chains[:len(l.Chains):len(l.Chains)], l.DefaultChain)
 }
 
-// UpstreamSockets gives the TLS contexts of a cluster.
-func UpstreamSockets(c *config.Cluster) []*config.UpstreamTLS {
+// upstreamContexts gives the TLS contexts of a cluster.
+func upstreamContexts(c *config.Cluster) []*config.UpstreamTLS {
 	var out []*config.UpstreamTLS
 	if c.TLS != nil {
 		out = append(out, c.TLS)

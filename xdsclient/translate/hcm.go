@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 deprecated fields are still sent, and Envoy still reads them
+
 package translate
 
 import (
@@ -71,7 +73,7 @@ func (s scope) hcmUnsupported(m *hcm.HttpConnectionManager) {
 	s.unsupported(len(m.GetOriginalIpDetectionExtensions()) > 0, "original_ip_detection_extensions", "who the client is would be decided otherwise")
 	s.unsupported(m.GetForwardClientCertMatcher() != nil, "forward_client_cert_matcher", "XFCC by matcher")
 	s.unsupported(m.GetPathNormalizationOptions() != nil, "path_normalization_options", "use normalize_path")
-	s.unsupported(m.GetForwardProtoConfig() != nil, "forward_proto_config", "")
+	s.unsupported(m.GetForwardProtoConfig() != nil, "forward_proto_config", "trusting x-forwarded-proto by rules")
 	if p := s.at("common_http_protocol_options"); m.GetCommonHttpProtocolOptions().GetMaxResponseHeadersKb() != nil {
 		p.at("max_response_headers_kb").bad("only for upstream connections")
 	}

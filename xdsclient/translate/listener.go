@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 deprecated fields are still sent, and Envoy still reads them
+
 package translate
 
 import (
@@ -43,9 +45,6 @@ func (s scope) listener(m *listener.Listener) *config.Listener {
 	}
 	for i, a := range m.GetAdditionalAddresses() {
 		out.Additional = append(out.Additional, s.index("additional_addresses", i).address(a.GetAddress(), false))
-	}
-	if out.StatPrefix == "" {
-		out.StatPrefix = out.Address.String()
 	}
 	if out.Name == "" {
 		out.Name = out.Address.String()

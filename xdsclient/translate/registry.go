@@ -28,7 +28,8 @@ type Registry struct {
 	Unsupported map[string]string
 
 	// ReadFile and Env give the files and environment variables that data
-	// sources name.
+	// sources name. Default reads files; the environment is the command's to
+	// give, until when no variable exists.
 	ReadFile func(string) ([]byte, error)
 	Env      func(string) (string, bool)
 	// AllowUnknown takes unknown fields of a bootstrap (--allow-unknown-static-fields).
@@ -45,6 +46,7 @@ func Default() *Registry {
 			"envoy.extensions.filters.network.echo.v3.Echo":                                     echoFilter,
 			"envoy.extensions.filters.network.direct_response.v3.Config":                        directResponse,
 			"envoy.extensions.filters.network.sni_cluster.v3.SniCluster":                        sniCluster,
+			"envoy.extensions.filters.network.local_ratelimit.v3.LocalRateLimit":                connectionRate,
 			metadataExchangeURL:  metadataExchange,
 			"stats.PluginConfig": networkStats,
 		},
@@ -109,7 +111,7 @@ func Default() *Registry {
 		Ignored:     ignored(),
 		Unsupported: unsupported(),
 		ReadFile:    os.ReadFile,
-		Env:         os.LookupEnv,
+		Env:         func(string) (string, bool) { return "", false },
 	}
 }
 
@@ -142,7 +144,6 @@ func unsupported() map[string]string {
 		"envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor":                "external processing",
 		"envoy.extensions.filters.http.compressor.v3.Compressor":                     "compression",
 		"envoy.extensions.filters.http.ratelimit.v3.RateLimit":                       "global rate limits",
-		"envoy.extensions.filters.network.local_ratelimit.v3.LocalRateLimit":         "local rate limits of connections",
 		"envoy.extensions.filters.network.ratelimit.v3.RateLimit":                    "global rate limits of connections",
 		"envoy.extensions.network_filters.peer_metadata.Config":                      "peer metadata by HBONE",
 		"envoy.extensions.network_filters.peer_metadata.UpstreamConfig":              "peer metadata by HBONE",

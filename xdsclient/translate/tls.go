@@ -1,7 +1,10 @@
+//lint:file-ignore SA1019 deprecated fields are still sent, and Envoy still reads them
+
 package translate
 
 import (
 	"crypto/tls"
+	"slices"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -21,6 +24,7 @@ func downstreamTLS(s scope, t typed, out *config.FilterChain) {
 		RequireSNI:        boolean(m.GetRequireSni(), false),
 		DisableTickets:    m.GetDisableStatelessSessionResumption(),
 		PreferClientOrder: m.GetPreferClientCiphers(),
+		FullScan:          boolean(m.GetFullScanCertsOnSniMismatch(), false),
 		OCSPStaple:        m.GetOcspStaplePolicy() != tlsv3.DownstreamTlsContext_LENIENT_STAPLING,
 		SessionTimeout:    int(min(s.duration("session_timeout", m.GetSessionTimeout(), 0).Seconds(), 1<<31-1)),
 	}
@@ -60,6 +64,7 @@ func (s scope) commonTLS(m *tlsv3.CommonTlsContext, low, high uint16) config.TLS
 	s.unsupported(m.GetCustomTlsCertificateSelector() != nil, "custom_tls_certificate_selector", "certificate selectors of one's own")
 	s.unsupported(m.GetTlsCertificateProviderInstance() != nil, "tls_certificate_provider_instance", "certificate providers")
 	p := m.GetTlsParams()
+	s.at("tls_params").unsupported(len(p.GetCompliancePolicies()) > 0, "compliance_policies", "name the versions, suites and curves instead")
 	out := config.TLSParams{
 		Min:  version(p.GetTlsMinimumProtocolVersion(), low),
 		Max:  version(p.GetTlsMaximumProtocolVersion(), high),
@@ -68,7 +73,7 @@ func (s scope) commonTLS(m *tlsv3.CommonTlsContext, low, high uint16) config.TLS
 	if out.Max < out.Min && p.GetTlsMaximumProtocolVersion() == tlsv3.TlsParameters_TLS_AUTO {
 		out.Max = out.Min
 	}
-	out.Ciphers = s.at("tls_params").ciphers(p.GetCipherSuites())
+	out.Ciphers, out.EqualCiphers = s.at("tls_params").ciphers(p.GetCipherSuites())
 	out.Curves = s.at("tls_params").curves(p.GetEcdhCurves())
 	for i, c := range m.GetTlsCertificates() {
 		if cert := s.index("tls_certificates", i).certificate(c); cert != nil {
@@ -143,12 +148,12 @@ func version(v tlsv3.TlsParameters_TlsProtocol, auto uint16) uint16 {
 	return auto
 }
 
-// ciphers converts OpenSSL's names. A name in brackets is a group of equal
-// preference, whose members are taken in order. TLS 1.3's suites can't be
+// ciphers converts OpenSSL's names. Names in brackets are a group of equal
+// preference, which is given apart too. TLS 1.3's suites can't be
 // chosen, in Envoy neither.
-func (s scope) ciphers(in []string) []uint16 {
-	var out []uint16
+func (s scope) ciphers(in []string) (out []uint16, equal [][]uint16) {
 	for i, name := range in {
+		first := len(out)
 		for _, n := range strings.Split(strings.Trim(name, "[]"), "|") {
 			id, ok := cipherID(n)
 			if !ok {
@@ -157,8 +162,11 @@ func (s scope) ciphers(in []string) []uint16 {
 			}
 			out = append(out, id)
 		}
+		if group := out[first:]; len(group) > 1 {
+			equal = append(equal, slices.Clone(group))
+		}
 	}
-	return out
+	return out, equal
 }
 
 func cipherID(name string) (uint16, bool) {

@@ -40,9 +40,11 @@ type Workload struct {
 	Plain bool
 }
 
-// Service is a service of the mesh; its workloads run as service account Name.
+// Service is a service of the mesh; its workloads run as service account
+// Account, or Name when that is empty.
 type Service struct {
 	Name, VIP string
+	Account   string
 	Ports     []Port
 	Workloads []Workload
 	// What a VirtualService would say.
@@ -74,7 +76,11 @@ const (
 func (m *Mesh) host(s *Service) string { return s.Name + "." + m.Namespace + ".svc.cluster.local" }
 
 func (m *Mesh) spiffe(s *Service) string {
-	return "spiffe://" + trustDomain + "/ns/" + m.Namespace + "/sa/" + s.Name
+	account := s.Account
+	if account == "" {
+		account = s.Name
+	}
+	return "spiffe://" + trustDomain + "/ns/" + m.Namespace + "/sa/" + account
 }
 
 func outbound(port int, host string) string { return fmt.Sprintf("outbound|%d||%s", port, host) }

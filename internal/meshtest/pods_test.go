@@ -1,7 +1,6 @@
-package controlplane
+package meshtest
 
 import (
-	"log/slog"
 	"testing"
 
 	"sluice/internal/meshtest/podconfig"
@@ -20,17 +19,16 @@ func testMesh() *podconfig.Mesh {
 }
 
 func TestEveryResourceOfAMeshIsValidProtobuf(t *testing.T) {
-	ca, err := NewCA("localhost")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := New(ca, slog.New(slog.DiscardHandler))
 	for _, ip := range []string{"10.244.0.11", "10.244.0.21"} {
 		for _, strict := range []bool{false, true} {
 			m := testMesh()
 			m.Strict = strict
-			if err := s.Set(ip, m); err != nil {
+			r, err := Decode(m.For(ip))
+			if err != nil {
 				t.Errorf("pod %s, strict %v: %v", ip, strict, err)
+			}
+			if len(r.Listeners) == 0 || len(r.Clusters) == 0 {
+				t.Errorf("pod %s has %d listeners and %d clusters", ip, len(r.Listeners), len(r.Clusters))
 			}
 		}
 	}

@@ -1,0 +1,95 @@
+package rbac
+
+import (
+	"sluice/internal/config"
+	"sluice/internal/telemetry"
+	"sluice/listener/filter"
+)
+
+// metadataKey is where results go in dynamic metadata.
+const metadataKey = "envoy.filters.http.rbac"
+
+// Filter is envoy.filters.http.rbac for one policy; it is safe for all workers.
+type Filter struct {
+	policy *config.RBAC
+	// Names of statistics, joined once.
+	allowed, denied, shadowAllowed, shadowDenied string
+}
+
+// New makes the filter.
+func New(p *config.RBAC) *Filter {
+	return &Filter{policy: p, allowed: "rbac." + p.StatPrefix + "allowed", denied: "rbac." + p.StatPrefix + "denied",
+		shadowAllowed: "rbac." + p.ShadowStatPrefix + "shadow_allowed", shadowDenied: "rbac." + p.ShadowStatPrefix + "shadow_denied"}
+}
+
+// Decode implements filter.HTTP.
+func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
+	s := Subject{Conn: x.Conn, Head: x.Request, Remote: x.Record.Remote, Dynamic: x.Record.Dynamic, Scratch: &x.Scratch}
+	for _, name := range []string{f.allowed, f.denied, f.shadowAllowed, f.shadowDenied} {
+		x.Stats.Touch(name)
+	}
+	if r := f.policy.Shadow; r != nil {
+		f.shadow(x, r, &s)
+	}
+	r := f.policy.Rules
+	if r == nil {
+		return filter.Continue
+	}
+	ok, policy := Evaluate(r, &s)
+	if r.Action == config.RBACLog {
+		note(x, "access_log_hint", policy != "")
+		return filter.Continue
+	}
+	if policy != "" {
+		note(x, f.policy.StatPrefix+"enforced_effective_policy_id", policy)
+	}
+	note(x, f.policy.StatPrefix+"enforced_engine_result", word(ok))
+	if ok {
+		x.Stats.Inc(f.allowed)
+		return filter.Continue
+	}
+	x.Stats.Inc(f.denied)
+	if policy == "" {
+		policy = "none"
+	}
+	x.Reply(filter.Reply{Status: 403, Body: "RBAC: access denied", Details: "rbac_access_denied_matched_policy[" + policy + "]", GRPC: -1, Flag: telemetry.FlagNone})
+	return filter.Stop
+}
+
+// shadow evaluates rules that are only told of, for dry runs and for filters
+// that come after.
+func (f *Filter) shadow(x *filter.Exchange, r *config.RBACRules, s *Subject) {
+	ok, policy := Evaluate(r, s)
+	if ok {
+		x.Stats.Inc(f.shadowAllowed)
+	} else {
+		x.Stats.Inc(f.shadowDenied)
+	}
+	if policy != "" {
+		note(x, f.policy.ShadowStatPrefix+"shadow_effective_policy_id", policy)
+	}
+	note(x, f.policy.ShadowStatPrefix+"shadow_engine_result", word(ok))
+}
+
+func word(ok bool) string {
+	if ok {
+		return "allowed"
+	}
+	return "denied"
+}
+
+// note writes dynamic metadata. It allocates only where policies exist.
+func note(x *filter.Exchange, key string, v config.Value) {
+	if x.Record.Dynamic == nil {
+		x.Record.Dynamic = config.Metadata{}
+	}
+	s := x.Record.Dynamic[metadataKey]
+	if s == nil {
+		s = config.Struct{}
+		x.Record.Dynamic[metadataKey] = s
+	}
+	s[key] = v
+}
+
+// Encode implements filter.HTTP.
+func (f *Filter) Encode(*filter.Exchange, *filter.Slot) {}

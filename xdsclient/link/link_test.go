@@ -1,0 +1,200 @@
+package link_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/xdsclient/link"
+)
+
+func accepted() *link.Accepted {
+	return &link.Accepted{
+		Static: &config.Snapshot{}, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
+		Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
+		Extensions: map[string]config.HTTPPolicy{}, Settled: map[link.Part]bool{},
+	}
+}
+
+func cluster(name string, hash uint64) *config.Cluster {
+	return &config.Cluster{Meta: config.Meta{Name: name, Hash: hash}, Type: config.EDS, EDSName: name, EDSTimeout: 15 * time.Second}
+}
+
+func load(name string, hash uint64) *config.LoadAssignment {
+	return &config.LoadAssignment{Meta: config.Meta{Name: name, Hash: hash}, Localities: []config.Locality{{}}}
+}
+
+func listener(name string, hash uint64, m *config.HTTPConnectionManager, secrets ...string) *config.Listener {
+	c := &config.FilterChain{Filters: []config.NetworkFilter{m}}
+	for _, s := range secrets {
+		if c.TLS == nil {
+			c.TLS = &config.DownstreamTLS{}
+		}
+		c.TLS.Certificates = append(c.TLS.Certificates, config.SecretRef{Name: s, Source: config.SecretADS, Wait: time.Second})
+	}
+	return &config.Listener{Meta: config.Meta{Name: name, Hash: hash}, Chains: []*config.FilterChain{c}}
+}
+
+func settled(c *config.Cluster) link.Part {
+	return link.Part{Kind: link.KindEndpoints, Name: c.Name, Version: c.Hash}
+}
+
+func TestClusterWaitsForItsEndpointsWhileTheOldOneServes(t *testing.T) {
+	a := accepted()
+	v1 := cluster("a", 1)
+	a.Clusters["a"] = v1
+	s, waiting := link.Next(nil, a)
+	if len(s.Clusters) != 0 || len(waiting) != 1 || waiting[0].Part != settled(v1) || waiting[0].Timeout != 15*time.Second {
+		t.Fatalf("a new cluster enters without endpoints: %+v, waiting %+v", s.Clusters, waiting)
+	}
+	a.Loads["a"] = load("a", 1)
+	a.Settled[settled(v1)] = true
+	s, waiting = link.Next(s, a)
+	if len(waiting) != 0 || s.Clusters["a"].Load != a.Loads["a"] || v1.Load != nil {
+		t.Fatalf("linked %+v, waiting %+v", s.Clusters["a"], waiting)
+	}
+	v2 := cluster("a", 2)
+	a.Clusters["a"] = v2
+	a.Loads["a"] = load("a", 2)
+	s, waiting = link.Next(s, a)
+	if got := s.Clusters["a"]; len(waiting) != 1 || got.Hash != 1 || got.Load != a.Loads["a"] {
+		t.Fatalf("while version 2 warms: %+v, waiting %+v", got, waiting)
+	}
+	a.Settled[settled(v2)] = true
+	if s, _ = link.Next(s, a); s.Clusters["a"].Hash != 2 {
+		t.Fatalf("got %+v", s.Clusters["a"])
+	}
+}
+
+func TestWaitThatRanOutEntersWithNothing(t *testing.T) {
+	a := accepted()
+	c := cluster("a", 1)
+	a.Clusters["a"] = c
+	a.Settled[settled(c)] = true
+	s, waiting := link.Next(nil, a)
+	if len(waiting) != 0 || s.Clusters["a"].Load == nil || len(s.Clusters["a"].Load.Localities) != 0 {
+		t.Fatalf("got %+v, waiting %+v", s.Clusters["a"], waiting)
+	}
+	again, _ := link.Next(s, a)
+	if again.Clusters["a"] != s.Clusters["a"] {
+		t.Error("an unchanged cluster got a new pointer")
+	}
+}
+
+func TestListenerWaitsForEveryPart(t *testing.T) {
+	a := accepted()
+	m := &config.HTTPConnectionManager{RouteName: "r", RDSInitialTimeout: 0, Filters: []config.HTTPFilter{{Name: "e", Discovery: &config.Discovery{Timeout: time.Second}}}}
+	a.Listeners = []*config.Listener{listener("l", 1, m, "cert")}
+	parts := []struct {
+		part  link.Part
+		bring func()
+	}{
+		{link.Part{Kind: link.KindRoutes, Name: "r"}, func() { a.Routes["r"] = &config.RouteConfiguration{Meta: config.Meta{Name: "r"}} }},
+		{link.Part{Kind: link.KindSecrets, Name: "cert"}, func() { a.Secrets["cert"] = &config.Secret{} }},
+		{link.Part{Kind: link.KindExtensions, Name: "e"}, func() { a.Extensions["e"] = &config.Buffer{MaxBytes: 1} }},
+	}
+	for i, p := range parts {
+		s, waiting := link.Next(nil, a)
+		if len(s.Listeners) != 0 || len(waiting) != len(parts)-i {
+			t.Fatalf("step %d: %d listeners, waiting %+v", i, len(s.Listeners), waiting)
+		}
+		found := false
+		for _, w := range waiting {
+			found = found || w.Part == p.part && w.Resource == "l" && !w.Cluster
+		}
+		if !found {
+			t.Errorf("%v isn't waited for: %+v", p.part, waiting)
+		}
+		p.bring()
+	}
+	s, waiting := link.Next(nil, a)
+	if len(s.Listeners) != 1 || len(waiting) != 0 {
+		t.Fatalf("whole, but %d listeners, waiting %+v", len(s.Listeners), waiting)
+	}
+	got := link.Managers(s.Listeners[0])[0].Filters[0].Policy
+	if got != a.Extensions["e"] || m.Filters[0].Policy != nil {
+		t.Errorf("discovered policy %v; the accepted value may not change", got)
+	}
+	again, _ := link.Next(s, a)
+	if again.Listeners[0] != s.Listeners[0] {
+		t.Error("an unchanged listener got a new pointer")
+	}
+	a.Extensions["e"] = &config.Buffer{MaxBytes: 2}
+	if changed, _ := link.Next(again, a); changed.Listeners[0] == s.Listeners[0] {
+		t.Error("a new filter config left the listener as it was")
+	}
+}
+
+func TestDefaultOfADiscoveredFilterServesAtOnceWhenItMay(t *testing.T) {
+	a := accepted()
+	def := &config.Buffer{MaxBytes: 1}
+	m := &config.HTTPConnectionManager{Filters: []config.HTTPFilter{{Name: "e", Discovery: &config.Discovery{Default: def, WithoutWarming: true}}}}
+	a.Listeners = []*config.Listener{listener("l", 1, m)}
+	s, waiting := link.Next(nil, a)
+	if len(waiting) != 0 || link.Managers(s.Listeners[0])[0].Filters[0].Policy != config.HTTPPolicy(def) {
+		t.Errorf("waiting %+v", waiting)
+	}
+}
+
+func TestRouteToAnUnknownClusterDoesNotWait(t *testing.T) {
+	a := accepted()
+	a.Routes["r"] = &config.RouteConfiguration{Meta: config.Meta{Name: "r"}, VirtualHosts: []*config.VirtualHost{{Routes: []*config.Route{{Action: &config.RouteAction{Cluster: "nowhere"}}}}}}
+	a.Listeners = []*config.Listener{listener("l", 1, &config.HTTPConnectionManager{RouteName: "r"})}
+	if s, waiting := link.Next(nil, a); len(s.Listeners) != 1 || len(waiting) != 0 {
+		t.Errorf("waiting %+v", waiting)
+	}
+}
+
+func TestMostSpecificOverrideOfAFilterCounts(t *testing.T) {
+	base, host, own := &config.Buffer{MaxBytes: 1}, &config.Buffer{MaxBytes: 2}, &config.Buffer{MaxBytes: 3}
+	per := func(p config.HTTPPolicy) map[string]config.HTTPPolicy { return map[string]config.HTTPPolicy{"f": p} }
+	table := &config.RouteConfiguration{
+		Meta: config.Meta{Name: "r", Hash: 1}, PerFilter: map[string]config.HTTPPolicy{"g": &config.EnabledFilter{}},
+		VirtualHosts: []*config.VirtualHost{{PerFilter: per(host), Routes: []*config.Route{
+			{Name: "own", PerFilter: per(own)}, {Name: "off", PerFilter: per(&config.DisabledFilter{})}, {Name: "host"},
+		}}},
+	}
+	a := accepted()
+	a.Routes["r"] = table
+	filters := []config.HTTPFilter{{Name: "f", Policy: base}, {Name: "g", Policy: base, Disabled: true}}
+	a.Listeners = []*config.Listener{listener("l", 1, &config.HTTPConnectionManager{RouteName: "r", Filters: filters})}
+	s, _ := link.Next(nil, a)
+	got := s.Routes["r"].VirtualHosts[0].Routes
+	if got[0].Filters[0].Policy != config.HTTPPolicy(own) || got[2].Filters[0].Policy != config.HTTPPolicy(host) || !got[1].Filters[0].Disabled {
+		t.Errorf("filters %+v", got)
+	}
+	for _, r := range got {
+		if r.Filters[1].Disabled {
+			t.Errorf("route %s doesn't turn g on", r.Name)
+		}
+	}
+	if table.VirtualHosts[0].Routes[0].Filters != nil || filters[1].Disabled != true {
+		t.Error("the accepted values changed")
+	}
+	if again, _ := link.Next(s, a); again.Routes["r"] != s.Routes["r"] {
+		t.Error("an unchanged table got a new pointer")
+	}
+}
+
+func TestTableSharedByDifferentFilterListsIsNotMerged(t *testing.T) {
+	a := accepted()
+	a.Routes["r"] = &config.RouteConfiguration{Meta: config.Meta{Name: "r"}, PerFilter: map[string]config.HTTPPolicy{"f": &config.DisabledFilter{}},
+		VirtualHosts: []*config.VirtualHost{{Routes: []*config.Route{{}}}}}
+	a.Listeners = []*config.Listener{
+		listener("l", 1, &config.HTTPConnectionManager{RouteName: "r", Filters: []config.HTTPFilter{{Name: "f"}}}),
+		listener("m", 2, &config.HTTPConnectionManager{RouteName: "r", Filters: []config.HTTPFilter{{Name: "g"}}}),
+	}
+	if s, _ := link.Next(nil, a); s.Routes["r"].VirtualHosts[0].Routes[0].Filters != nil {
+		t.Error("merged with the filters of one of its users")
+	}
+}
+
+func TestStaticNamesCanNotBeOverridden(t *testing.T) {
+	a := accepted()
+	static := &config.Cluster{Meta: config.Meta{Name: "a", Hash: 1}}
+	a.Static = &config.Snapshot{Clusters: map[string]*config.Cluster{"a": static}}
+	a.Clusters["a"] = &config.Cluster{Meta: config.Meta{Name: "a", Hash: 2}}
+	if s, _ := link.Next(nil, a); s.Clusters["a"] != static {
+		t.Error("a received cluster replaced a static one")
+	}
+}
