@@ -83,13 +83,6 @@ func (r *request) upstreamHead() {
 		r.local.bufC = append(r.local.bufC[:0], r.up.host.Hostname...)
 		route.SetHost(&r.head, r.local.bufC, a.AppendXFH, !r.proxy.config.Router.SuppressEnvoyHeaders)
 	}
-	scheme := "http"
-	if r.up.conn.TLS != nil {
-		scheme = "https"
-	}
-	if string(r.head.Scheme()) != scheme && r.up.stream.HTTP2() {
-		r.head.SetScheme([]byte(scheme))
-	}
 }
 
 // sendKept sends the content that came so far.
