@@ -167,7 +167,11 @@ func (d *dumper) waiting(w io.Writer) error {
 		Name  string   `json:"name"`
 		Names []string `json:"target_names"`
 	}
-	list := []unready{}
+	if len(s.Waiting) == 0 {
+		_, err := io.WriteString(w, "{}\n")
+		return err
+	}
+	var list []unready
 	for _, x := range s.Waiting {
 		list = append(list, unready{x.Resource, []string{x.Part.Kind.String() + " " + x.Part.Name}})
 	}
