@@ -27,6 +27,7 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 		Drain: func(inboundOnly, _, _ bool) { p.drain(inboundOnly) },
 		Quit:  p.quit,
 	}
+	p.plane.admin.Store(a)
 	p.stats()
 	stops := []func(){}
 	stop = func() {

@@ -264,6 +264,7 @@ type HTTPConnectionManager struct {
 	StreamFlushTimeout   time.Duration
 	IdleTimeout          time.Duration // common_http_protocol_options; 1 h when absent
 	MaxConnDuration      time.Duration
+	HTTP1SafeDuration    bool // http1_safe_max_connection_duration
 	MaxStreamDuration    time.Duration
 	MaxRequestsPerConn   int
 	MaxHeaders           int // 100 when absent

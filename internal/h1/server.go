@@ -25,7 +25,6 @@ type Server struct {
 	http10   bool
 	keep10   bool // HTTP/1.0 with keep-alive
 	closing  bool // the connection ends with the exchange
-	wished   bool // by the client's wish
 	draining bool
 	headOnly bool // HEAD
 	connect  bool
@@ -35,6 +34,7 @@ type Server struct {
 	waiting  bool // for the response, with bytes behind the request
 	stopped  bool // PauseRead is in force
 	high     bool // Buffered went over HighWater
+	late     bool // the close comes while the client may still be sending
 	dead     bool
 }
 
@@ -205,8 +205,7 @@ func (s *Server) connection(h *httpmsg.Head) fault {
 		}
 	}
 	s.keep10 = s.http10 && keeps && !closes
-	s.wished = closes || s.http10 && !keeps
-	s.closing = s.draining || s.wished
+	s.closing = s.draining || closes || s.http10 && !keeps
 	if s.upgrade = upgrades && h.Has(httpmsg.Upgrade) && !s.http10; s.upgrade {
 		v := h.Get(httpmsg.Upgrade)
 		if fold(v, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(v) {
@@ -289,6 +288,9 @@ func (s *Server) EOF() {
 
 // Closed says that the connection is gone; the engine doesn't touch it again.
 func (s *Server) Closed(error) {
+	if s.InHead() {
+		s.begin() // half a request is one too
+	}
 	rcv := s.rcv
 	wasOpen := s.open
 	s.end()
@@ -300,9 +302,10 @@ func (s *Server) Closed(error) {
 // Drain makes the current or next response the last.
 func (s *Server) Drain() { s.draining, s.closing = true, true }
 
-// DelayedClose reports, when the engine closes, that it isn't by the client's
-// wish: Envoy then waits delayed_close_timeout for the client to close first.
-func (s *Server) DelayedClose() bool { return !s.wished }
+// DelayedClose reports, when the engine closes, that the client may still be
+// sending: a FIN with unread bytes behind it would become a RST, so Envoy waits
+// delayed_close_timeout for the client to close first.
+func (s *Server) DelayedClose() bool { return s.late }
 
 // Idle reports whether no exchange is open and no byte of a request has come.
 func (s *Server) Idle() bool { return !s.open && !s.dead && s.head == nil }
@@ -337,6 +340,7 @@ func (s *Server) setReading() {
 func (s *Server) responded() {
 	s.out = sent
 	if s.closing || s.in.in != finished {
+		s.late = s.in.in != finished
 		s.end()
 		s.conn.CloseWhenFlushed()
 		return

@@ -36,7 +36,10 @@ type Options struct {
 	// LocalAddress is this machine's address, which x-forwarded-for names when
 	// the client is on a loopback address.
 	LocalAddress netip.Addr
-	Env          func(string) string // for %ENVIRONMENT()%; nil: empty
+	// Draining says that the process is told to fail its health checks: answers
+	// then end their connections. It is asked per answer; nil: never.
+	Draining func() bool
+	Env      func(string) string // for %ENVIRONMENT()%; nil: empty
 }
 
 // Server is what the connection managers of a process share.

@@ -17,6 +17,7 @@ const (
 	CxDestroyRemote
 	CxDestroyLocalActive
 	CxDestroyRemoteActive
+	CxDestroyActive
 	CxIdleTimeout
 	CxMaxRequests
 	CxMaxDuration
@@ -72,7 +73,7 @@ func Stats() []telemetry.Stat {
 		"upstream_cx_total", "upstream_cx_active", "upstream_cx_http1_total", "upstream_cx_http2_total", "upstream_cx_connect_fail",
 		"upstream_cx_connect_timeout", "upstream_cx_connect_attempts_exceeded", "upstream_cx_overflow", "upstream_cx_destroy",
 		"upstream_cx_destroy_local", "upstream_cx_destroy_remote", "upstream_cx_destroy_local_with_active_rq",
-		"upstream_cx_destroy_remote_with_active_rq", "upstream_cx_idle_timeout", "upstream_cx_max_requests",
+		"upstream_cx_destroy_remote_with_active_rq", "upstream_cx_destroy_with_active_rq", "upstream_cx_idle_timeout", "upstream_cx_max_requests",
 		"upstream_cx_max_duration_reached", "upstream_cx_protocol_error", "upstream_cx_none_healthy", "upstream_cx_pool_overflow",
 		"upstream_cx_close_notify", "upstream_cx_rx_bytes_total", "upstream_cx_tx_bytes_total", "upstream_rq_total", "upstream_rq_active",
 		"upstream_rq_pending_total", "upstream_rq_pending_active", "upstream_rq_pending_overflow", "upstream_rq_active_overflow", "upstream_rq_pending_failure_eject",
