@@ -325,6 +325,8 @@ type HTTP1Options struct {
 	AllowChunkedLength     bool
 	ProperCase             bool
 	PreserveCase           bool
+	PreserveElseProper     bool // formatter_type_on_envoy_headers PROPER_CASE
+	ForwardReason          bool // forward_reason_phrase
 	SendFullyQualified     bool
 	StreamErrorOnInvalid   bool
 	AllowCustomMethods     bool

@@ -98,6 +98,7 @@ func (s *Server) start(b []byte) (int, fault) {
 	}
 	if s.head == nil {
 		s.head = s.pool.Head()
+		s.head.SetStyle(s.opts.style())
 	}
 	n, f := requestLine(b, int(s.scanned), s.head, s.opts)
 	if f != noFault {
@@ -118,6 +119,7 @@ func (s *Server) fields(b []byte) (int, fault) {
 	trailer := s.in.in == inTrailers
 	if s.head == nil {
 		s.head = s.pool.Head()
+		s.head.SetStyle(s.opts.style())
 	}
 	sec := section{h: s.head, o: s.opts, request: true, trailer: trailer, target: s.target, scanned: int(s.scanned)}
 	n, done, f := sec.fields(b)
@@ -207,14 +209,38 @@ func (s *Server) connection(h *httpmsg.Head) fault {
 	s.keep10 = s.http10 && keeps && !closes
 	s.closing = s.draining || closes || s.http10 && !keeps
 	if s.upgrade = upgrades && h.Has(httpmsg.Upgrade) && !s.http10; s.upgrade {
-		v := h.Get(httpmsg.Upgrade)
-		if fold(v, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(v) {
-			s.upgrade = false
-			h.Del(httpmsg.Upgrade)
-			h.Del(httpmsg.HTTP2Settings)
-		}
+		s.upgrade = s.ignore(h)
 	}
 	return noFault
+}
+
+// ignore takes what isn't obeyed out of Upgrade, h2c and what the options name,
+// and reports whether anything is left.
+func (s *Server) ignore(h *httpmsg.Head) bool {
+	var left []byte
+	dropped := false
+	for list := h.Get(httpmsg.Upgrade); len(list) > 0; {
+		var t []byte
+		if t, list = nextToken(list); len(t) == 0 {
+			continue
+		}
+		if fold(t, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(t) {
+			dropped = true
+			continue
+		}
+		if len(left) > 0 {
+			left = append(left, ',')
+		}
+		left = append(left, t...)
+	}
+	switch {
+	case len(left) == 0:
+		h.Del(httpmsg.Upgrade)
+		h.Del(httpmsg.HTTP2Settings)
+	case dropped:
+		h.Set(httpmsg.Upgrade, left)
+	}
+	return len(left) > 0
 }
 
 // fail reports a broken request; the handler may answer it.

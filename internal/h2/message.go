@@ -49,7 +49,7 @@ func (e *engine) message(st *stream, h *httpmsg.Head) *fault {
 			rcv.OnTrailers(h)
 		}
 		return nil
-	case e.client && h.Status < 200:
+	case e.client && h.Status < 200 && h.Status != 101:
 		rcv.OnHead(h, false)
 		return nil
 	}

@@ -231,7 +231,7 @@ func h1Options(m *config.HTTPConnectionManager, l *local) *h1.Options {
 	out := &h1.Options{MaxHeaders: m.MaxHeaders, MaxHeaderBytes: m.MaxHeadersKB << 10, AcceptHTTP10: o.AcceptHTTP10,
 		DefaultHost: o.DefaultHost, AllowAbsoluteURL: o.AllowAbsoluteURL, AllowCustomMethods: o.AllowCustomMethods,
 		EnableTrailers: o.EnableTrailers, AllowChunkedLength: o.AllowChunkedLength, ProperCase: o.ProperCase,
-		PreserveCase: o.PreserveCase, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
+		PreserveCase: o.PreserveCase, PreserveElseProper: o.PreserveElseProper, ForwardReason: o.ForwardReason, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
 		Pool: l.heads, Counters: &l.codec1}
 	if len(o.IgnoreHTTP11Upgrade) > 0 {
 		out.IgnoreUpgrade = func(v []byte) bool {
