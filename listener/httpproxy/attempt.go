@@ -150,9 +150,6 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 	}
 	r.rec.UpstreamFailure = ""
 	r.tunnel = !end && !r.down.HTTP2() && (h.Status == 101 && r.upgrade || r.connect && h.Status/100 == 2)
-	if r.tunnel {
-		r.group.Values[cxUpgradesTotal]++
-	}
 	r.respond(h, end)
 	r.awaitTry()
 }
@@ -272,7 +269,7 @@ func (t *attempt) done() {
 		return
 	}
 	if t.stream.HTTP2() && !t.r.downEnd {
-		t.stream.Reset(httpmsg.ResetReason{})
+		t.stream.Reset(httpmsg.ResetReason{Kind: httpmsg.ResetLocal})
 	}
 	t.release()
 }

@@ -69,7 +69,7 @@ func (r *request) local500(a filter.Reply) {
 			h.AddString(httpmsg.ContentType, kind)
 		}
 	}
-	if h.Status == 400 && r.conn.h1 != nil && !r.proxy.config.StreamErrorOnInvalid && !r.proxy.config.HTTP1.StreamErrorOnInvalid {
+	if h.Status == 400 && r.conn.h1 != nil && !r.proxy.config.HTTP1.StreamErrorOnInvalid {
 		r.conn.h1.Drain() // what follows may not be what it seems
 	}
 	none := len(body) == 0 || string(r.head.Method()) == "HEAD" || a.Status == 204 || a.Status == 304

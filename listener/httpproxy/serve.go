@@ -24,6 +24,7 @@ import (
 
 // OnHead implements httpmsg.Receiver.
 func (r *request) OnHead(h *httpmsg.Head, end bool) {
+	r.local.worker.Stop(&r.headTime)
 	r.head.CopyFrom(h)
 	r.rec.Request = &r.head
 	r.rec.DownHeadIn = uint64(headBytes(h))
@@ -302,6 +303,7 @@ func (r *request) send(end bool) {
 	}
 	r.finalHeaders()
 	r.conn.drainClose()
+	r.conn.leaveOnDrain()
 	r.rec.Code = r.resp.Status
 	r.rec.SendHead = r.local.worker.Now()
 	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
@@ -329,6 +331,9 @@ func (r *request) finish() {
 	}
 	r.emit()
 	c := r.conn
+	if c.h2 != nil && r.headOut && r.down.Buffered() > 0 {
+		c.watchFlush(r.limits.idle)
+	}
 	r.local.release(r)
 	c.requestOver()
 }
@@ -337,6 +342,9 @@ func (r *request) finish() {
 func (r *request) emit() {
 	g := r.group
 	g.Values[rqActive]--
+	if r.upgrading {
+		g.Values[cxUpgradesActive]--
+	}
 	g.Values[rqCompleted]++
 	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
 		g.Values[rq1xx+c-1]++
