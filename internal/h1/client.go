@@ -34,6 +34,7 @@ func NewClient(conn httpmsg.Conn, opts *Options) *Client {
 	if c.pool == nil {
 		c.pool = &httpmsg.Pool{}
 	}
+	opts.Counters.use()
 	return c
 }
 

@@ -44,8 +44,23 @@ type Options struct {
 
 // Counters count, per worker, what operators watch. The names are Envoy's.
 type Counters struct {
+	Used                                   bool // by any connection
 	DroppedHeadersWithUnderscores          uint64
 	RequestsRejectedWithUnderscoresInNames uint64
+	ResponseFlood                          uint64
+}
+
+func (c *Counters) use() {
+	if c != nil {
+		c.Used = true
+	}
+}
+
+// Each gives every counter with its name below the http1 scope.
+func (c *Counters) Each(emit func(name string, value uint64)) {
+	emit("dropped_headers_with_underscores", c.DroppedHeadersWithUnderscores)
+	emit("requests_rejected_with_underscores_in_headers", c.RequestsRejectedWithUnderscoresInNames)
+	emit("response_flood", c.ResponseFlood)
 }
 
 func (o *Options) maxHeaders() int {

@@ -44,6 +44,7 @@ func NewServer(conn httpmsg.Conn, handler httpmsg.ServerHandler, opts *Options) 
 	if s.pool == nil {
 		s.pool = &httpmsg.Pool{}
 	}
+	opts.Counters.use()
 	return s
 }
 

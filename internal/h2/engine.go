@@ -69,6 +69,7 @@ func (e *engine) init(conn httpmsg.Conn, opts *Options, client bool) {
 		opts = opts.WithDefaults(client)
 	}
 	e.io, e.opts, e.pool, e.client = conn, opts, opts.Pool, client
+	opts.Counters.Used = true
 	e.dec, e.enc = hpack.NewDecoder(opts.HeaderTableSize), hpack.NewEncoder(4096)
 	e.sendWin, e.peerInit, e.maxFrame, e.maxOpen = 65535, 65535, maxFrame, 100
 	e.recvWin, e.goneLast = int32(opts.InitialConnWindow), maxWindow
@@ -306,6 +307,8 @@ func (e *engine) reset(id uint32, p []byte) *fault {
 		r.Kind = httpmsg.ResetRefused
 	case code == CodeProtocol && e.client:
 		r.Kind = httpmsg.ResetProtocolError
+	case code == CodeConnect && e.client:
+		r.Kind = httpmsg.ResetConnectError
 	}
 	early := !st.headOut
 	e.drop(st, r)

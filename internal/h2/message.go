@@ -42,7 +42,11 @@ func (e *engine) message(st *stream, h *httpmsg.Head) *fault {
 		if st.outDone {
 			e.release(st)
 		}
-		rcv.OnTrailers(h)
+		if h.Live() == 0 {
+			rcv.OnData(nil, true)
+		} else {
+			rcv.OnTrailers(h)
+		}
 		return nil
 	case e.client && h.Status < 200:
 		rcv.OnHead(h, false)
@@ -50,7 +54,9 @@ func (e *engine) message(st *stream, h *httpmsg.Head) *fault {
 	}
 	st.headIn, st.left = true, b.length
 	if e.client && (h.Status == 204 || h.Status == 304) {
-		st.headOnly = true
+		if st.headOnly = true; h.Status == 204 {
+			h.Del(httpmsg.ContentLength) // RFC 9110 section 8.6
+		}
 	}
 	if b.end {
 		st.inDone = true

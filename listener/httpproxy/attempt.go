@@ -83,13 +83,6 @@ func (r *request) upstreamHead() {
 		r.local.bufC = append(r.local.bufC[:0], r.up.host.Hostname...)
 		route.SetHost(&r.head, r.local.bufC, a.AppendXFH, !r.proxy.config.Router.SuppressEnvoyHeaders)
 	}
-	scheme := "http"
-	if r.up.conn.TLS != nil {
-		scheme = "https"
-	}
-	if string(r.head.Scheme()) != scheme && r.up.stream.HTTP2() {
-		r.head.SetScheme([]byte(scheme))
-	}
 }
 
 // sendKept sends the content that came so far.
@@ -255,8 +248,11 @@ func (t *attempt) OnReset(reason httpmsg.ResetReason) {
 	if r.over {
 		return
 	}
-	if reason.Kind == httpmsg.ResetRemote || reason.Kind == httpmsg.ResetRefused && reason.Code != 0 {
+	switch { // as Envoy's pools count: refused streams in neither
+	case reason.Kind == httpmsg.ResetRemote:
 		r.cluster.Stats[pool.RqRxReset]++
+	case reason.Kind == httpmsg.ResetProtocolError && http2:
+		r.cluster.Stats[pool.RqTxReset]++
 	}
 	t.host.Report(upstream.LocalFailure)
 	c := resetCause(reason)
@@ -309,7 +305,9 @@ func (t *attempt) cancel(kind httpmsg.ResetKind) {
 		t.undial = nil
 	}
 	if t.stream != nil {
-		t.r.cluster.Stats[pool.RqTxReset]++
+		if t.stream.HTTP2() {
+			t.r.cluster.Stats[pool.RqTxReset]++
+		}
 		t.stream.Reset(httpmsg.ResetReason{Kind: kindOr(kind, httpmsg.ResetLocal)})
 	}
 	t.release()

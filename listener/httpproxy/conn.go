@@ -115,13 +115,20 @@ func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 	c.engine.Flushed()
 	n, err := c.engine.Feed(b)
 	c.group.Values[rxBytes] -= uint64(len(b) - n)
-	if err != nil {
+	if err != nil && !flooded(err) {
 		c.group.Values[cxProtocolError]++
 	}
 	if c.h1 != nil && c.proxy.config.RequestHeadersTime > 0 {
 		c.watchHead()
 	}
 	return n
+}
+
+// flooded reports a peer that did too much of something, which isn't counted as
+// a protocol error.
+func flooded(err error) bool {
+	f, ok := err.(interface{ Flood() bool })
+	return ok && f.Flood()
 }
 
 // watchHead bounds the time between the first byte of a head and its last.

@@ -208,7 +208,7 @@ func h1Options(m *config.HTTPConnectionManager, l *local) *h1.Options {
 		DefaultHost: o.DefaultHost, AllowAbsoluteURL: o.AllowAbsoluteURL, AllowCustomMethods: o.AllowCustomMethods,
 		EnableTrailers: o.EnableTrailers, AllowChunkedLength: o.AllowChunkedLength, ProperCase: o.ProperCase,
 		PreserveCase: o.PreserveCase, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
-		Pool: l.heads}
+		Pool: l.heads, Counters: &l.codec1}
 	if len(o.IgnoreHTTP11Upgrade) > 0 {
 		out.IgnoreUpgrade = func(v []byte) bool {
 			for i := range o.IgnoreHTTP11Upgrade {
@@ -229,7 +229,7 @@ func h2Options(m *config.HTTPConnectionManager, l *local) *h2.Options {
 		MaxHeaderBytes: m.MaxHeadersKB << 10, MaxOutboundFrames: o.MaxOutboundFrames, MaxOutboundControl: o.MaxOutboundControl,
 		MaxConsecutiveEmpty: o.MaxConsecutiveEmpty, MaxPriorityPerStream: o.MaxPriorityPerStream,
 		MaxWindowUpdatePerData: o.MaxWindowUpdatePerData, AllowConnect: o.AllowConnect, StreamErrorOnInvalid: o.StreamErrorOnInvalid,
-		Underscores: h2.Underscores(m.Underscores), Pool: l.streams}).WithDefaults(false)
+		Underscores: h2.Underscores(m.Underscores), Pool: l.streams, Counters: &l.codec2}).WithDefaults(false)
 }
 
 // chain is a list of filters, built once.

@@ -339,17 +339,21 @@ func (r *request) OnReset(reason httpmsg.ResetReason) {
 	}
 	switch {
 	case reason.Kind == httpmsg.ResetRemote || reason.Kind == httpmsg.ResetRefused:
+		if reason.Code != 0 { // an answered NO_ERROR is the client's good right
+			r.rec.Flags.Set(telemetry.DR)
+			r.rec.Details = "http2.remote_reset"
+		}
+	case reason.Kind == httpmsg.ResetHeaderLimit:
 		r.rec.Flags.Set(telemetry.DR)
-		r.rec.Details = "http2.remote_reset"
-		r.group.Values[rqRxReset]++
+		r.rec.Details = reason.Detail
 	case reason.Kind == httpmsg.ResetProtocolError:
 		r.rec.Flags.Set(telemetry.DPE)
 		r.rec.Details = reason.Detail
 	default:
 		r.rec.Flags.Set(telemetry.DC)
 		r.rec.Details = "downstream_remote_disconnect"
-		r.group.Values[rqRxReset]++
 	}
+	r.group.Values[rqRxReset]++
 	if !r.headOut {
 		r.rec.Code = 0
 	}

@@ -31,6 +31,7 @@ const (
 	RqPendingTotal
 	RqPendingActive
 	RqPendingOverflow
+	RqActiveOverflow
 	RqPendingFailureEject
 	RqCancelled
 	RqTimeout
@@ -82,7 +83,7 @@ func Stats() []telemetry.Stat {
 		"upstream_cx_destroy_remote_with_active_rq", "upstream_cx_idle_timeout", "upstream_cx_max_requests",
 		"upstream_cx_max_duration_reached", "upstream_cx_protocol_error", "upstream_cx_none_healthy", "upstream_cx_pool_overflow",
 		"upstream_cx_close_notify", "upstream_cx_rx_bytes_total", "upstream_cx_tx_bytes_total", "upstream_rq_total", "upstream_rq_active",
-		"upstream_rq_pending_total", "upstream_rq_pending_active", "upstream_rq_pending_overflow", "upstream_rq_pending_failure_eject",
+		"upstream_rq_pending_total", "upstream_rq_pending_active", "upstream_rq_pending_overflow", "upstream_rq_active_overflow", "upstream_rq_pending_failure_eject",
 		"upstream_rq_cancelled", "upstream_rq_timeout", "upstream_rq_per_try_timeout", "upstream_rq_per_try_idle_timeout",
 		"upstream_rq_max_duration_reached", "upstream_rq_rx_reset", "upstream_rq_tx_reset", "upstream_rq_retry",
 		"upstream_rq_retry_success", "upstream_rq_retry_overflow", "upstream_rq_retry_limit_exceeded",
