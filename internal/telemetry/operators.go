@@ -54,7 +54,10 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 		if w.Env == nil {
 			return dst, missing
 		}
-		return str(dst, w.Env(it.Arg))
+		if v := w.Env(it.Arg); v != "" {
+			return str(dst, v)
+		}
+		return dst, missing
 	case "GRPC_STATUS", "GRPC_STATUS_NUMBER":
 		return grpcOp(dst, it, r)
 	case "LOCAL_REPLY_BODY":

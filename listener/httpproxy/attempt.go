@@ -220,7 +220,7 @@ func (t *attempt) OnData(p []byte, end bool) {
 }
 
 func (r *request) filterResponse(p []byte, end bool) []byte {
-	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+	for i := len(r.chain.filters) - 1; i >= 0; i-- {
 		if b, ok := r.chain.filters[i].(filter.Body); ok {
 			p = b.EncodeData(&r.x, r.slot(i), p, end)
 		}
@@ -237,7 +237,7 @@ func (t *attempt) OnTrailers(h *httpmsg.Head) {
 	}
 	r.tail.CopyFrom(h)
 	r.rec.Trailers = &r.tail
-	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+	for i := len(r.chain.filters) - 1; i >= 0; i-- {
 		if f, ok := r.chain.filters[i].(filter.Trailers); ok {
 			f.EncodeTrailers(&r.x, r.slot(i), &r.tail)
 		}

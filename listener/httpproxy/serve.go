@@ -79,7 +79,7 @@ func (r *request) findRoute() {
 		r.rec.Route, r.rec.RouteMetadata = c.Name, c.Metadata
 	}
 	r.rec.VirtualHost, r.rec.VirtualHostMetadata = found.Host.Config.Name, found.Host.Config.Metadata
-	r.chain = r.proxy.chainOf(found.Config)
+	r.chain = r.chainOf()
 	r.virtualCluster(found.Host.Config)
 }
 
@@ -297,7 +297,7 @@ func (r *request) send(end bool) {
 	r.rec.Response = &r.resp
 	r.rec.Code = r.resp.Status
 	r.x.Response = &r.resp
-	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+	for i := len(r.chain.filters) - 1; i >= 0; i-- {
 		r.chain.filters[i].Encode(&r.x, r.slot(i))
 	}
 	r.finalHeaders()
@@ -344,9 +344,6 @@ func (r *request) emit() {
 	r.countVirtual()
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {
-		if i > r.at {
-			break
-		}
 		if l, ok := f.(filter.Logger); ok {
 			l.Log(&r.x, r.slot(i))
 		}

@@ -140,10 +140,41 @@ func contains(v []byte, s string, fold bool) bool {
 // are percent-decoded and values are not.
 func queryMatches(m *config.QueryMatch, query []byte) bool {
 	v, ok := QueryParam(query, m.Name)
-	if !ok {
-		return false
+	if !ok || m.Absent {
+		return ok != m.Absent
 	}
 	return m.String == nil || StringMatches(m.String, v)
+}
+
+// cookieMatches looks at the first cookie of that name, over all Cookie lines.
+func cookieMatches(m *config.CookieMatch, h *httpmsg.Head) bool {
+	v, ok := Cookie(h, m.Name)
+	return (ok && StringMatches(m.String, v)) != m.Invert
+}
+
+// Cookie gives the value of the first cookie of a name, without the quotes
+// around it. It views h.
+func Cookie(h *httpmsg.Head, name string) (value []byte, ok bool) {
+	for i := range h.Len() {
+		id, _, v, live := h.Field(i)
+		if !live || id != httpmsg.Cookie {
+			continue
+		}
+		for part := range bytes.SplitSeq(v, []byte{';'}) {
+			k, val, found := bytes.Cut(bytes.TrimSpace(part), []byte{'='})
+			if found && string(k) == name {
+				return unquoted(val), true
+			}
+		}
+	}
+	return nil, false
+}
+
+func unquoted(v []byte) []byte {
+	if n := len(v); n >= 2 && v[0] == '"' && v[n-1] == '"' {
+		return v[1 : n-1]
+	}
+	return v
 }
 
 // QueryParam gives the first value of a query parameter.
