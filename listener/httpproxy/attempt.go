@@ -58,6 +58,7 @@ func (t *attempt) OnStream(s httpmsg.Stream, c *pool.Conn) {
 	r.rec.UpstreamLocal, r.rec.UpstreamConn, r.rec.UpstreamTLS = c.Local, c.ID, c.TLS
 	r.rec.UpstreamProtocol = c.Protocol()
 	r.upstreamHead()
+	r.count("total")
 	now := r.local.worker.Now()
 	if r.rec.UpstreamSend == 0 {
 		r.rec.UpstreamSend = now
@@ -255,7 +256,7 @@ func (t *attempt) OnReset(reason httpmsg.ResetReason) {
 	if r.over {
 		return
 	}
-	if reason.Kind == httpmsg.ResetRemote || reason.Kind == httpmsg.ResetRefused && reason.Code != 0 {
+	if reason.Kind == httpmsg.ResetRemote { // refused streams don't count
 		r.cluster.Stats[pool.RqRxReset]++
 	}
 	t.host.Report(upstream.LocalFailure)
@@ -310,6 +311,7 @@ func (t *attempt) cancel(kind httpmsg.ResetKind) {
 	}
 	if t.stream != nil {
 		t.r.cluster.Stats[pool.RqTxReset]++
+		t.conn.Drop()
 		t.stream.Reset(httpmsg.ResetReason{Kind: kindOr(kind, httpmsg.ResetLocal)})
 	}
 	t.release()

@@ -253,7 +253,7 @@ func (r *request) try() {
 
 func (r *request) noHost() {
 	r.rec.Flags.Set(telemetry.UH)
-	r.cluster.Count(503)
+	r.charge(503)
 	r.reply(filter.Reply{Status: 503, Body: "no healthy upstream", Details: "no_healthy_upstream", GRPC: -1})
 }
 
@@ -268,7 +268,7 @@ func (r *request) respond(h *httpmsg.Head, end bool) {
 		r.resp.Del(httpmsg.XEnvoyUpstreamServiceTime)
 		r.setNumber(&r.resp, httpmsg.XEnvoyUpstreamServiceTime, (r.rec.ResponseHead-r.rec.RequestEnd)/1e6)
 	}
-	r.cluster.Count(h.Status)
+	r.charge(h.Status)
 	r.editResponse()
 	r.send(end)
 }
@@ -341,7 +341,6 @@ func (r *request) emit() {
 	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
 		g.Values[rq1xx+c-1]++
 	}
-	r.countVirtual()
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {
 		if l, ok := f.(filter.Logger); ok {
@@ -352,28 +351,4 @@ func (r *request) emit() {
 		}
 	}
 	r.local.log.Emit(r.proxy.logs, &r.rec)
-}
-
-// countVirtual counts the request for its virtual cluster and its route's
-// stat_prefix, where they are configured.
-func (r *request) countVirtual() {
-	if r.cluster == nil || r.rec.Code == 0 || r.route == nil {
-		return
-	}
-	prefix := r.route.Config.StatPrefix
-	virtual := r.rec.VirtualCluster
-	if virtual == "" && len(r.route.Host.Config.VirtualClusters) > 0 {
-		virtual = "other"
-	}
-	if virtual == "" && prefix == "" {
-		return
-	}
-	g := r.local.set.Named("vhost", r.rec.VirtualHost)
-	for _, p := range [...]struct{ kind, name string }{{"vcluster.", virtual}, {"route.", prefix}} {
-		if p.name != "" {
-			base := p.kind + p.name + ".upstream_rq_"
-			g.Inc(base + "total")
-			g.Code(base, r.rec.Code)
-		}
-	}
 }

@@ -136,8 +136,8 @@ func contains(v []byte, s string, fold bool) bool {
 	return false
 }
 
-// queryMatches looks for the first parameter of that name. As in Envoy, names
-// are percent-decoded and values are not.
+// queryMatches looks for the first parameter of that name. As in Envoy,
+// neither names nor values are percent-decoded.
 func queryMatches(m *config.QueryMatch, query []byte) bool {
 	v, ok := QueryParam(query, m.Name)
 	if !ok || m.Absent {
@@ -190,45 +190,11 @@ func QueryParam(query []byte, name string) (value []byte, ok bool) {
 		if i := bytes.IndexByte(part, '='); i >= 0 {
 			key, v = part[:i], part[i+1:]
 		}
-		if decodesTo(key, name) {
+		if string(key) == name {
 			return v, true
 		}
 	}
 	return nil, false
-}
-
-// decodesTo reports whether key, percent-decoded, is name.
-func decodesTo(key []byte, name string) bool {
-	if len(key) < len(name) {
-		return false
-	}
-	i := 0
-	for j := range len(name) {
-		if i >= len(key) {
-			return false
-		}
-		c := key[i]
-		if c == '%' && i+2 < len(key) {
-			if hi, lo := unhex(key[i+1]), unhex(key[i+2]); hi >= 0 && lo >= 0 {
-				c, i = byte(hi<<4|lo), i+2
-			}
-		}
-		if c != name[j] {
-			return false
-		}
-		i++
-	}
-	return i == len(key)
-}
-
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= lower(c) && lower(c) <= 'f':
-		return int(lower(c)-'a') + 10
-	}
-	return -1
 }
 
 // MetadataMatches reports whether metadata fits m.
