@@ -47,6 +47,15 @@ func (d *dumper) clusters(ctx context.Context, w io.Writer, asJSON bool) error {
 	for _, c := range list {
 		name := c.Config.Name
 		fmt.Fprintf(w, "%[1]s::observability_name::%[1]s\n", name)
+		for i, priority := range [...]string{"default_priority", "high_priority"} {
+			b := &c.Config.Breakers[i]
+			for _, x := range [...]struct {
+				name string
+				max  uint32
+			}{{"max_connections", b.Connections}, {"max_pending_requests", b.Pending}, {"max_requests", b.Requests}, {"max_retries", b.Retries}} {
+				fmt.Fprintf(w, "%s::%s::%s::%d\n", name, priority, x.name, x.max)
+			}
+		}
 		for i := range c.Hosts {
 			h := &c.Hosts[i]
 			fmt.Fprintf(w, "%[1]s::%[2]s::health_flags::%[3]s\n%[1]s::%[2]s::weight::%[4]d\n%[1]s::%[2]s::hostname::%[5]s\n%[1]s::%[2]s::priority::%[6]d\n",

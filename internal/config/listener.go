@@ -37,9 +37,10 @@ type Listener struct {
 	FiltersTimeout      time.Duration // listener_filters_timeout; 0: wait for ever
 	ContinueOnTimeout   bool
 	Chains              []*FilterChain
-	DefaultChain        *FilterChain // nil: none
-	BufferLimit         int          // per_connection_buffer_limit_bytes; 1 MiB when absent
-	StatPrefix          string       // "": statistics go by the bound address
+	DefaultChain        *FilterChain  // nil: none
+	Matcher             *ChainMatcher // chooses by the chains' names; nil: their Match does
+	BufferLimit         int           // per_connection_buffer_limit_bytes; 1 MiB when absent
+	StatPrefix          string        // "": statistics go by the bound address
 	AccessLogs          []*AccessLog
 	IgnoreGlobalCxLimit bool
 	DrainModifyOnly     bool // drain_type MODIFY_ONLY

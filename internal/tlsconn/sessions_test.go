@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,4 +193,16 @@ func FuzzOnlyTickets(f *testing.F) {
 			t.Error("not a ticket")
 		}
 	})
+}
+
+func TestServerNameOf300BytesIsNoCrash(t *testing.T) { // CVE-2024-32475
+	ca := newAuthority(t, "ca")
+	to := echoTLS(t, &tls.Config{Certificates: []tls.Certificate{*ca.issue(t, leaf{dns: "a"})}})
+	b := newBench(t, false)
+	for _, name := range []string{strings.Repeat("a", 300), strings.Repeat("a", 255), "bad\x00name", ""} {
+		x := NewClientContext(&config.UpstreamTLS{SNI: name, MaxSessionKeys: 1, TLSParams: config.TLSParams{Max: tls.VersionTLS13}}, nil)
+		for range 2 {
+			b.once(t, to, x)
+		}
+	}
 }
