@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
-	"time"
 
 	"sluice/internal/config"
 	"sluice/upstream"
@@ -128,31 +126,6 @@ func (d *dumper) config(ctx context.Context, q url.Values) (body []byte, status 
 	return d.process.client.ConfigDump(ctx, boot, d.process.began, xdsclient.Query{
 		Resource: q.Get("resource"), Mask: q.Get("mask"), NameRegex: q.Get("name_regex"), Endpoints: q.Has("include_eds"),
 	})
-}
-
-func (d *dumper) certs(w io.Writer) error {
-	type certificate struct {
-		Path    string              `json:"path"`
-		Serial  string              `json:"serial_number"`
-		SANs    []map[string]string `json:"subject_alt_names"`
-		Days    string              `json:"days_until_expiration"`
-		From    time.Time           `json:"valid_from"`
-		Expires time.Time           `json:"expiration_time"`
-	}
-	var list []any
-	for _, s := range d.process.plane.allSecrets() {
-		if s.Certificate == nil || s.Certificate.Leaf == nil {
-			continue
-		}
-		leaf := s.Certificate.Leaf
-		c := certificate{Path: "<inline>", Serial: leaf.SerialNumber.Text(16), From: leaf.NotBefore, Expires: leaf.NotAfter,
-			Days: strconv.Itoa(int(time.Until(leaf.NotAfter).Hours() / 24))}
-		for _, u := range leaf.URIs {
-			c.SANs = append(c.SANs, map[string]string{"uri": u.String()})
-		}
-		list = append(list, map[string]any{"cert_chain": []certificate{c}, "ca_cert": []any{}})
-	}
-	return json.NewEncoder(w).Encode(map[string]any{"certificates": list})
 }
 
 // waiting lists what linking still waits for.

@@ -114,9 +114,9 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 		}
 	}
 	p.onZero = a.Env("EXIT_ON_ZERO_ACTIVE_CONNECTIONS") == "true"
-	peer := func(address string) *identity.Peer {
+	peer := func(address, root string) *identity.Peer {
 		return &identity.Peer{
-			Address: address, Plaintext: strings.HasSuffix(address, ":15010"), RootFile: rootFile, TokenFile: tokenFile,
+			Address: address, Plaintext: strings.HasSuffix(address, ":15010"), RootFile: rootOf(a, root), TokenFile: tokenFile,
 			Metadata: map[string]string{"clusterid": a.ClusterID}, ServerName: a.Env("ISTIOD_SAN"),
 		}
 	}
@@ -125,7 +125,7 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 	if ca == "" {
 		ca = discovery
 	}
-	o := identity.Options{ID: a.SPIFFE(), CA: peer(ca), CRLFile: crlFile, Signer: a.Env("ISTIO_META_CERT_SIGNER"), Logf: logf}
+	o := identity.Options{ID: a.SPIFFE(), CA: peer(ca, "CA_ROOT_CA"), CRLFile: crlFile, Signer: a.Env("ISTIO_META_CERT_SIGNER"), Logf: logf}
 	if v := a.Env("SECRET_TTL"); v != "" {
 		if o.TTL, err = time.ParseDuration(v); err != nil {
 			return nil, nil, fmt.Errorf("SECRET_TTL: %w", err)
@@ -140,7 +140,26 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 		o.Mounted, o.CA = &m, nil
 	}
 	p.source = identity.NewSource(o)
-	return p, peer(discovery).Dial, nil
+	return p, peer(discovery, "XDS_ROOT_CA").Dial, nil
+}
+
+// rootOf is the file that istiod's certificate is checked against: the one that
+// the variable names ("SYSTEM": the system's), else the first of pilot-agent's
+// places that is there.
+func rootOf(a *identity.Agent, variable string) string {
+	if v := a.Env(variable); v != "" {
+		return v
+	}
+	places := []string{"./etc/certs/root-cert.pem"}
+	if v := a.Env("PROV_CERT"); v != "" {
+		places = append(places, v+"/root-cert.pem")
+	}
+	for _, path := range places {
+		if exists(path) {
+			return path
+		}
+	}
+	return rootFile
 }
 
 func exists(paths ...string) bool {

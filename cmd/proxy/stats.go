@@ -60,6 +60,7 @@ func (p *process) serverStats(emit func(telemetry.Metric)) {
 	gauge("server.state", uint64(state))
 	gauge("server.uptime", uint64(time.Since(p.began).Seconds()))
 	gauge("server.live", one(state == int32(admin.Live) && !p.admin.HealthFailed()))
+	gauge("server.days_until_first_cert_expiring", p.plane.firstExpiry())
 	gauge("server.concurrency", uint64(len(p.plane.workers)))
 	l := p.plane.listeners.Stats()
 	gauge("listener_manager.total_listeners_draining", l.Draining)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -217,4 +218,25 @@ func TestConfigDumpHidesKeys(t *testing.T) {
 	if code != 200 || !strings.Contains(page, "<title>") || !strings.Contains(page, "/config_dump") {
 		t.Errorf("the index: %d %.200s", code, page)
 	}
+}
+
+func TestCertsShowTheIdentityAndItsRoot(t *testing.T) {
+	p := startInbound(t, nil)
+	page := eventually(t, p.Admin, "/certs", 200, `"uri": "spiffe://cluster.local/ns/demo/sa/a"`, `"ca_cert": [`, `"days_until_expiration": "`)
+	if n := strings.Count(page, `"serial_number"`); n != 2 {
+		t.Errorf("%d certificates, want the workload's and the root: %s", n, page)
+	}
+	eventually(t, p.Admin, "/stats?filter=days_until", 200, "server.days_until_first_cert_expiring: ")
+}
+
+func TestRootOfTheEnvironmentComesFirst(t *testing.T) {
+	ca := newCA(t)
+	plane := startPlane(t, meshtest.Options{CA: ca, Token: "good"})
+	push(t, plane, "1")
+	root := t.TempDir() + "/other.pem"
+	if err := os.WriteFile(root, ca.RootPEM, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startPod(t, meshtest.PodOptions{Istiod: plane.Address, Root: newCA(t).RootPEM, Token: "good", Env: []string{"XDS_ROOT_CA=" + root, "CA_ROOT_CA=" + root}})
+	eventually(t, p.Health, "/healthz/ready", 200)
 }
