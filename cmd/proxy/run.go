@@ -139,7 +139,11 @@ func (p *process) changed(f xdsclient.Facts) {
 	}
 	switch f.State() {
 	case "LIVE":
-		p.setState(admin.Live)
+		if admin.State(p.state.Swap(int32(admin.Live))) != admin.Live {
+			if err := trim(); err != nil {
+				p.log.Debug("memory", "error", err)
+			}
+		}
 	case "INITIALIZING":
 		p.setState(admin.Initializing)
 	}

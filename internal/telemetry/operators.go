@@ -51,10 +51,12 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 	case "HOSTNAME":
 		return str(dst, w.Hostname)
 	case "ENVIRONMENT":
-		if w.Env == nil {
-			return dst, missing
+		if w.Env != nil {
+			if v := w.Env(it.Arg); v != "" {
+				return str(dst, v)
+			}
 		}
-		return str(dst, w.Env(it.Arg))
+		return append(dst, '-'), text // a constant to Envoy, never a missing value
 	case "GRPC_STATUS", "GRPC_STATUS_NUMBER":
 		return grpcOp(dst, it, r)
 	case "LOCAL_REPLY_BODY":
