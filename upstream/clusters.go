@@ -306,7 +306,7 @@ func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) 
 	emit("membership_degraded", uint64(s.Degraded), telemetry.Gauge)
 	emit("membership_excluded", 0, telemetry.Gauge)
 	emit("membership_change", sh.stats.changes.Load(), telemetry.Counter)
-	if sh.config.Type != config.EDS { // the xDS client counts those
+	if c.Config.Type != config.EDS { // the xDS client counts those
 		emit("update_success", sh.stats.updates.Load(), telemetry.Counter)
 		emit("update_failure", sh.stats.failures.Load(), telemetry.Counter)
 	}
