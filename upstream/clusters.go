@@ -50,6 +50,7 @@ type Clusters struct {
 
 // shared is what the workers' parts of a cluster have in common.
 type shared struct {
+	name     string // of the cluster; unlike config, any goroutine may read it
 	config   *config.Cluster
 	given    *config.Cluster // as Apply got it
 	stat     string
@@ -153,7 +154,7 @@ func sameLoad(a, b *config.LoadAssignment) bool {
 }
 
 func newShared(name string, cfg *config.Cluster) *shared {
-	sh := &shared{config: cfg, stat: cfg.AltStatName}
+	sh := &shared{name: name, config: cfg, stat: cfg.AltStatName}
 	if sh.stat == "" {
 		sh.stat = name
 	}
