@@ -131,7 +131,7 @@ func h1Options(cfg *config.Cluster, heads *httpmsg.Pool) *h1.Options {
 	o := cfg.HTTP.HTTP1
 	return &h1.Options{MaxHeaders: cfg.MaxHeaders, MaxHeaderBytes: maxResponse(cfg), EnableTrailers: o.EnableTrailers,
 		AllowChunkedLength: o.AllowChunkedLength, SendFullyQualified: o.SendFullyQualified, ProperCase: o.ProperCase,
-		PreserveCase: o.PreserveCase, Pool: heads}
+		PreserveCase: o.PreserveCase, PreserveElseProper: o.PreserveElseProper, ForwardReason: o.ForwardReason, Pool: heads}
 }
 
 func h2Options(cfg *config.Cluster, p *h2.Pool, n *h2.Counters) *h2.Options {

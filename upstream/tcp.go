@@ -134,6 +134,7 @@ func (d *dialing) late() {
 	st := d.c.Stats
 	st[pool.CxConnectFail]++
 	st[pool.CxConnectTimeout]++
+	st[pool.RqPendingFailureEject]++
 	d.h.Report(LocalTimeout)
 	w := d.w
 	d.fail(&Refusal{Flag: telemetry.UF, Host: d.h, late: true})
@@ -174,6 +175,7 @@ func (d *dialing) OnConnect(w *worker.Conn, err error) {
 
 func (d *dialing) refused(reason string) {
 	d.c.Stats[pool.CxConnectFail]++
+	d.c.Stats[pool.RqPendingFailureEject]++
 	d.h.Report(LocalFailure)
 	d.fail(&Refusal{Flag: telemetry.UF, Reason: reason, Host: d.h})
 }

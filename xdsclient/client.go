@@ -94,6 +94,7 @@ type Client struct {
 	attempts int
 	timers   map[string]timer
 	stats    map[string]uint64
+	late     map[string]uint64   // route tables that didn't come in time, by name
 	users    map[string][]string // clusters by the assignment they take
 	// endpointsOnly are the assignments of the response in hand, nil when it has
 	// anything else.
@@ -143,7 +144,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{
 		opts: o, queries: make(chan func()), events: make(chan event, 16), quit: make(chan struct{}),
-		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{}, named: map[string][]string{}, arrived: map[string]time.Time{},
+		timers: map[string]timer{}, stats: map[string]uint64{}, late: map[string]uint64{}, files: map[string]bool{}, named: map[string][]string{}, arrived: map[string]time.Time{},
 		accepted: link.Accepted{
 			Static: o.Static, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
 			Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
@@ -441,7 +442,10 @@ func (c *Client) watchWaits() {
 
 func (c *Client) waitedEnough(p link.Part) {
 	c.accepted.Settled[p] = true
-	if p.Kind == link.KindEndpoints {
+	switch p.Kind {
+	case link.KindRoutes:
+		c.late[p.Name]++
+	case link.KindEndpoints:
 		c.count("cluster."+p.Name+".init_fetch_timeout", 1)
 	}
 	c.opts.Logf("%s %q didn't come in time", p.Kind, p.Name)

@@ -145,7 +145,9 @@ func (c *Client) resourceStats(out map[string]uint64) {
 	c.eachListener(func(x *config.Listener) {
 		for _, m := range link.Managers(x) {
 			if m.RouteName != "" {
-				add(c.kinds[rds], "http."+m.StatPrefix+".rds."+m.RouteName+".", m.RouteName, "config_reload")
+				prefix := "http." + m.StatPrefix + ".rds." + m.RouteName + "."
+				add(c.kinds[rds], prefix, m.RouteName, "config_reload")
+				out[prefix+"init_fetch_timeout"] = c.late[m.RouteName]
 			}
 			for _, f := range m.Filters {
 				if f.Discovery != nil {

@@ -28,6 +28,7 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 		Drain: p.drain, Quit: p.quitNow,
 	}
 	p.admin = a
+	p.plane.admin.Store(a)
 	p.stats()
 	stops := []func(){}
 	stop = func() {

@@ -68,7 +68,8 @@ type CORS struct {
 // GRPCStats is envoy.filters.http.grpc_stats.
 type GRPCStats struct {
 	EmitFilterState bool
-	AllMethods      bool
+	AllMethods      bool                // by service and method
+	Methods         map[string][]string // by service: the methods that have counters of their own
 	Upstream        bool
 }
 
@@ -138,7 +139,10 @@ type LocalRateLimit struct {
 type Buffer struct{ MaxBytes int }
 
 // HeaderMutationFilter is envoy.filters.http.header_mutation.
-type HeaderMutationFilter struct{ Request, Response []HeaderMutation }
+type HeaderMutationFilter struct {
+	Request, Response []HeaderMutation
+	MostSpecificWins  bool // overrides act from the table's to the route's
+}
 
 func (*DisabledFilter) httpPolicy()       {}
 func (*EnabledFilter) httpPolicy()        {}

@@ -293,6 +293,7 @@ type HTTPConnectionManager struct {
 	StreamFlushTimeout   time.Duration
 	IdleTimeout          time.Duration // common_http_protocol_options; 1 h when absent
 	MaxConnDuration      time.Duration
+	HTTP1SafeDuration    bool // http1_safe_max_connection_duration
 	MaxStreamDuration    time.Duration
 	MaxRequestsPerConn   int
 	MaxHeaders           int // 100 when absent
@@ -353,6 +354,8 @@ type HTTP1Options struct {
 	AllowChunkedLength     bool
 	ProperCase             bool
 	PreserveCase           bool
+	PreserveElseProper     bool // formatter_type_on_envoy_headers PROPER_CASE
+	ForwardReason          bool // forward_reason_phrase
 	SendFullyQualified     bool
 	StreamErrorOnInvalid   bool
 	AllowCustomMethods     bool

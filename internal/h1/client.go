@@ -105,6 +105,7 @@ func (c *Client) step(b []byte) (int, fault) {
 func (c *Client) start(b []byte) (int, fault) {
 	if c.head == nil {
 		c.head = c.pool.Head()
+		c.head.SetStyle(c.opts.style())
 	}
 	n, f := statusLine(b, int(c.scanned), c.head, c.opts)
 	if f != noFault {
@@ -122,6 +123,7 @@ func (c *Client) fields(b []byte) (int, fault) {
 	trailer := c.in.in == inTrailers
 	if c.head == nil {
 		c.head = c.pool.Head()
+		c.head.SetStyle(c.opts.style())
 	}
 	sec := section{h: c.head, o: c.opts, trailer: trailer, scanned: int(c.scanned)}
 	n, done, f := sec.fields(b)

@@ -20,6 +20,9 @@ type engine struct {
 	dec     hpack.Decoder
 	enc     hpack.Encoder
 
+	// OnPingAck, when set, is called with the opaque number of each PING ACK.
+	OnPingAck func(opaque uint64)
+
 	table  []*stream // by id, chained
 	active int
 	first  *stream // streams that have DATA and window, in turn
@@ -333,8 +336,8 @@ func (e *engine) ping(flags byte, id uint32, p []byte) *fault {
 		return faultStreamID
 	}
 	if flags&flagAck != 0 {
-		if e.opts.OnPingAck != nil {
-			e.opts.OnPingAck(binary.BigEndian.Uint64(p))
+		if e.OnPingAck != nil {
+			e.OnPingAck(binary.BigEndian.Uint64(p))
 		}
 		return nil
 	}

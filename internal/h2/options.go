@@ -40,9 +40,6 @@ type Options struct {
 	Pool                   *Pool     // the worker's; nil makes one per engine
 	Counters               *Counters // the worker's; may be nil
 
-	// OnPingAck, when set, is called with the opaque number of each PING ACK.
-	OnPingAck func(opaque uint64)
-
 	complete bool
 }
 

@@ -69,6 +69,13 @@ type namedCount struct {
 // group.
 func (g *Group) Inc(name string) { g.slot(name, false).n++ }
 
+// Add counts n of a statistic that few groups have; of none it stays hidden.
+func (g *Group) Add(name string, n uint64) {
+	if n > 0 {
+		g.slot(name, false).n += n
+	}
+}
+
 // Touch makes a counter show with zero.
 func (g *Group) Touch(name string) { g.slot(name, false) }
 

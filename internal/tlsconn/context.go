@@ -324,8 +324,9 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 			e = &Error{Text: boring(1000+alertHandshake, "MISSING_SNI", ""), alert: alertHandshake}
 		case m.verifier != nil:
 			h.peer, e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+			h.untrusted = !m.verifier.vouches(cs.PeerCertificates, server)
 		case len(cs.PeerCertificates) > 0:
-			h.peer = newIdentity(cs.PeerCertificates)
+			h.peer, h.untrusted = newIdentity(cs.PeerCertificates), true
 		}
 		if e != nil {
 			h.verdict = e

@@ -52,6 +52,7 @@ type handshake struct {
 	keepsSessions bool   // a client's
 	remote        string // a client's: where it connected to
 	peer          *identity
+	untrusted     bool // peer is taken as it is: nobody vouches for it
 	needSNI       bool
 	verdict       *Error // why verification failed; its alert replaces crypto/tls's
 	alerted       bool

@@ -142,8 +142,12 @@ func (c *Conn) closeTimeout() {
 		c.w.Start(&c.timer, flushTimeout)
 		return
 	}
+	c.flags |= timedOut
 	c.Close()
 }
+
+// TimedOut reports a close that we waited for, and the peer didn't, in time.
+func (c *Conn) TimedOut() bool { return c.flags&timedOut != 0 }
 
 // SetLinger sets how long CloseWhenFlushed waits for the peer; 0: not at all.
 func (c *Conn) SetLinger(d time.Duration) { c.linger = d }

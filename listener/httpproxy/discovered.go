@@ -10,7 +10,6 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
-	"sluice/listener/route"
 )
 
 // place is where a connection manager stands: managers of one place have the
@@ -113,7 +112,7 @@ func (s *Server) rediscover(at place, m *config.HTTPConnectionManager, l *config
 		c = &chain{filters: []filter.HTTP{missing{}}} // a filter that can't be made is never passed by
 	}
 	if m.Routes != nil {
-		d.routes.table.Store(&table{routes: route.Compile(m.Routes)})
+		d.routes.table.Store(s.table(m.Routes))
 	}
 	d.chain.Store(c)
 	return err

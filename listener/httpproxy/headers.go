@@ -6,6 +6,7 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
+	"sluice/listener/route"
 	"sluice/upstream/balance"
 )
 
@@ -105,26 +106,32 @@ func (r *request) continueHTTP2() {
 // upgradable refuses upgrades that aren't configured.
 func (r *request) upgradable() bool {
 	if r.connect && len(r.head.Protocol()) == 0 {
-		if r.route == nil || r.allows("connect") {
+		if r.route == nil {
 			return true
 		}
-		return r.refuseUpgrade()
+		return r.admit("connect")
 	}
 	if !r.upgrade {
 		return true
 	}
-	kind := r.head.Protocol()
-	if len(kind) == 0 {
-		kind = r.head.Get(httpmsg.Upgrade)
-	}
-	if r.allows(strings.ToLower(string(kind))) {
-		return true
-	}
-	return r.refuseUpgrade()
+	return r.admit(strings.ToLower(string(r.head.Get(httpmsg.Upgrade))))
 }
 
-func (r *request) refuseUpgrade() bool {
-	r.group.Values[rqWSOnNonWS]++
+// admit counts an upgrade that is allowed, and refuses another; what follows
+// a refused one may be meant for the tunnel, so the connection takes no more
+// requests.
+func (r *request) admit(kind string) bool {
+	v := r.group.Values
+	if r.allows(kind) {
+		r.upgrading = true
+		v[cxUpgradesTotal]++
+		v[cxUpgradesActive]++
+		return true
+	}
+	v[rqWSOnNonWS]++
+	if r.conn.h2 != nil {
+		r.conn.leave()
+	}
 	return r.refuse(403, "", "upgrade_failed")
 }
 
@@ -198,8 +205,8 @@ func (r *request) hashOne(p *config.HashPolicy) (uint64, bool) {
 // hashCookie hashes a cookie, and makes one for the client where it has none
 // and the policy has a TTL.
 func (r *request) hashCookie(p *config.HashPolicy) (uint64, bool) {
-	if v, ok := cookie(&r.head, p.Name); ok {
-		return balance.Hash64([]byte(v), 0), true
+	if v, ok := route.Cookie(&r.head, p.Name); ok {
+		return balance.Hash64(v, 0), true
 	}
 	if p.TTL == nil {
 		return 0, false
@@ -240,20 +247,4 @@ func hexText(v uint64) string {
 			return string(b[i:])
 		}
 	}
-}
-
-// cookie finds a cookie by name.
-func cookie(h *httpmsg.Head, name string) (string, bool) {
-	for i := range h.Len() {
-		id, _, v, ok := h.Field(i)
-		if !ok || id != httpmsg.Cookie {
-			continue
-		}
-		for part := range strings.SplitSeq(string(v), ";") {
-			if k, val, found := strings.Cut(strings.TrimSpace(part), "="); found && k == name {
-				return strings.Trim(val, `"`), true
-			}
-		}
-	}
-	return "", false
 }

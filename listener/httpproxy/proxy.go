@@ -35,7 +35,10 @@ type Options struct {
 	// LocalAddress is this machine's address, which x-forwarded-for names when
 	// the client is on a loopback address.
 	LocalAddress netip.Addr
-	Env          func(string) string // for %ENVIRONMENT()%; nil: empty
+	// Draining says that the process is told to fail its health checks: answers
+	// then end their connections. It is asked per answer; nil: never.
+	Draining func() bool
+	Env      func(string) string // for %ENVIRONMENT()%; nil: empty
 }
 
 // Server is what the connection managers of a process share.
@@ -51,12 +54,6 @@ type Server struct {
 
 // holder is the current table of one route configuration name.
 type holder struct{ table atomic.Pointer[table] }
-
-// table is a compiled route configuration with the filter chains of its routes
-// for one connection manager.
-type table struct {
-	routes *route.Table
-}
 
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
@@ -77,7 +74,7 @@ func (s *Server) Apply(routes map[string]*config.RouteConfiguration) {
 		if t := h.table.Load(); t != nil && t.routes.Config == c { // link keeps the pointers of what is unchanged
 			continue
 		}
-		h.table.Store(&table{routes: route.Compile(c)})
+		h.table.Store(s.table(c))
 	}
 	for name, h := range s.tables {
 		if routes[name] == nil {
@@ -104,7 +101,6 @@ type Proxy struct {
 	routes   *holder
 	chain    *chain
 	found    *discovered // nil: no filter is discovered
-	chains   sync.Map    // *config.Route with own filters → *chain
 	logs     *telemetry.Log
 	h1       []*h1.Options
 	h2       []*h2.Options
@@ -147,7 +143,7 @@ func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, fo
 		p.routes = &p.found.routes
 	case m.Routes != nil:
 		p.routes = &holder{}
-		p.routes.table.Store(&table{routes: route.Compile(m.Routes)})
+		p.routes.table.Store(s.table(m.Routes))
 	default:
 		s.mu.Lock()
 		p.routes = s.holder(m.RouteName)
@@ -207,7 +203,7 @@ func h1Options(m *config.HTTPConnectionManager, l *local) *h1.Options {
 	out := &h1.Options{MaxHeaders: m.MaxHeaders, MaxHeaderBytes: m.MaxHeadersKB << 10, AcceptHTTP10: o.AcceptHTTP10,
 		DefaultHost: o.DefaultHost, AllowAbsoluteURL: o.AllowAbsoluteURL, AllowCustomMethods: o.AllowCustomMethods,
 		EnableTrailers: o.EnableTrailers, AllowChunkedLength: o.AllowChunkedLength, ProperCase: o.ProperCase,
-		PreserveCase: o.PreserveCase, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
+		PreserveCase: o.PreserveCase, PreserveElseProper: o.PreserveElseProper, ForwardReason: o.ForwardReason, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
 		Pool: l.heads, Counters: &l.codec1}
 	if len(o.IgnoreHTTP11Upgrade) > 0 {
 		out.IgnoreUpgrade = func(v []byte) bool {
@@ -236,52 +232,48 @@ func h2Options(m *config.HTTPConnectionManager, l *local) *h2.Options {
 type chain struct {
 	filters []filter.HTTP
 	bodies  bool // some look at content
+	list    []config.HTTPFilter
+	built   []filter.HTTP // by place in list; nil: off, or nothing to do
+}
+
+// add puts h at the end, unless it is nil: a filter with nothing to do.
+func (c *chain) add(h filter.HTTP) {
+	c.built = append(c.built, h)
+	if h == nil {
+		return
+	}
+	if _, ok := h.(filter.Body); ok {
+		c.bodies = true
+	}
+	c.filters = append(c.filters, h)
 }
 
 func (p *Proxy) build(list []config.HTTPFilter) (*chain, error) {
-	c := &chain{}
+	c := &chain{list: list}
 	for i := range list {
 		f := &list[i]
-		if f.Disabled || p.server.opts.Filters == nil {
+		if f.Disabled {
+			c.add(nil)
 			continue
 		}
-		if _, off := f.Policy.(*config.DisabledFilter); off {
-			continue
-		}
-		if f.Discovery != nil && f.Policy == nil {
-			c.filters = append(c.filters, missing{})
-			continue
-		}
-		h, err := p.server.opts.Filters(f, p.config, p.listener)
+		h, err := p.make(f)
 		if err != nil {
 			return nil, err
 		}
-		if h == nil {
-			continue
-		}
-		if _, ok := h.(filter.Body); ok {
-			c.bodies = true
-		}
-		c.filters = append(c.filters, h)
+		c.add(h)
 	}
 	return c, nil
 }
 
-// chainOf gives the filters of a route: its own list where it overrides some.
-func (p *Proxy) chainOf(r *config.Route) *chain {
-	if r == nil || r.Filters == nil {
-		return p.filters()
+// make builds one filter; nil when it does nothing.
+func (p *Proxy) make(f *config.HTTPFilter) (filter.HTTP, error) {
+	if _, off := f.Policy.(*config.DisabledFilter); off || p.server.opts.Filters == nil {
+		return nil, nil
 	}
-	if c, ok := p.chains.Load(r); ok {
-		return c.(*chain)
+	if f.Discovery != nil && f.Policy == nil {
+		return missing{}, nil
 	}
-	// The first request of a route builds its chain; another worker's may do so too.
-	c, err := p.build(r.Filters)
-	if err != nil {
-		c = p.filters() // link has checked the policies: can't happen
-	}
-	p.chains.Store(r, c)
-	return c
+	return p.server.opts.Filters(f, p.config, p.listener)
 }
 
 func (p *Proxy) group(l *local) *telemetry.Group {

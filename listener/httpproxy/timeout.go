@@ -255,6 +255,7 @@ func (r *request) stopTimers() {
 	w.Stop(&r.total)
 	w.Stop(&r.whole)
 	w.Stop(&r.backoff)
+	w.Stop(&r.headTime)
 }
 
 // touch notes activity for the stream idle timeout.
@@ -272,6 +273,12 @@ func (r *request) onIdle() {
 		status = 408
 	}
 	r.reply(filter.Reply{Status: status, Body: "stream timeout", Details: "stream_idle_timeout", GRPC: -1})
+}
+
+// onSlowHead ends a request on HTTP/2 whose head doesn't end.
+func (r *request) onSlowHead() {
+	r.group.Values[rqHeaderTimeout]++
+	r.reply(filter.Reply{Status: 408, Body: "request header timeout", Details: "request_header_timeout", GRPC: -1})
 }
 
 func (r *request) onRequestTimeout() {
@@ -299,10 +306,11 @@ func (r *request) onTimeout() {
 	flying := r.up.active || r.up.stream != nil
 	if flying {
 		r.cluster.Stats[pool.RqTimeout]++
+		r.count("timeout")
 		r.up.host.Report(upstream.LocalTimeout)
 	}
 	if flying && !r.headOut && !r.up.begun {
-		r.cluster.Count(504)
+		r.charge(504)
 	}
 	r.timedOut("response_timeout")
 }
@@ -340,7 +348,7 @@ func (t *attempt) onPerTry() {
 		return
 	}
 	if !r.headOut {
-		r.cluster.Count(504)
+		r.charge(504)
 	}
 	r.timedOut(details)
 }

@@ -37,6 +37,8 @@ type Conn struct {
 	engine   engine
 	timer    worker.Timer // connecting, then idle
 	duration worker.Timer
+	pings    Keepalive
+	restedAt int64 // when the last stream ended, by the worker's clock
 	state    connState
 	priority config.Priority // whose breaker counts the connection
 	http2    bool
@@ -45,6 +47,7 @@ type Conn struct {
 	inReady  bool
 	inEngine bool
 	leaving  bool
+	dropped  bool // an exchange on it was given up
 	streams  int
 	served   int
 	room     int // streams it was counted for while connecting
@@ -174,6 +177,7 @@ func (c *Conn) forget() {
 	c.state = gone
 	p.cluster.Worker.Stop(&c.timer)
 	p.cluster.Worker.Stop(&c.duration)
+	c.pings.Stop()
 	p.notReady(c)
 	p.conns = cut(p.conns, c)
 	p.cluster.Stats[CxActive]--
@@ -190,6 +194,10 @@ func (c *Conn) usable() bool {
 func (c *Conn) take(priority config.Priority) {
 	p := c.pool
 	p.cluster.Worker.Stop(&c.timer)
+	if idle := p.cluster.Config.HTTP.HTTP2.KeepaliveIdle; c.http2 && idle > 0 && c.streams == 0 && c.served > 0 &&
+		p.cluster.Worker.Now()-c.restedAt > int64(idle) {
+		c.pings.Ping()
+	}
 	c.streams++
 	c.served++
 	limit := p.cluster.Config.MaxRequests
@@ -199,6 +207,15 @@ func (c *Conn) take(priority config.Priority) {
 	}
 	if c.retired || !c.http2 || c.streams >= p.streamLimit() {
 		p.notReady(c)
+	}
+}
+
+// Drop notes that the exchange under way is given up, which ends an HTTP/1
+// connection. Call it before Release.
+// A nil Conn, that of a tunnel, is left alone.
+func (c *Conn) Drop() {
+	if c != nil {
+		c.dropped = !c.http2
 	}
 }
 
@@ -238,6 +255,7 @@ func (c *Conn) Release(priority config.Priority) {
 
 // rest starts the idle time.
 func (c *Conn) rest() {
+	c.restedAt = c.pool.cluster.Worker.Now()
 	if d := c.pool.cluster.Config.IdleTimeout; d > 0 {
 		c.pool.cluster.Worker.Start(&c.timer, d)
 	}
@@ -255,6 +273,10 @@ func (c *Conn) retire() {
 			c.pool.cluster.Stats[CxDestroyRemote]++
 		} else {
 			c.pool.cluster.Stats[CxDestroyLocal]++
+			if c.dropped {
+				c.pool.cluster.Stats[CxDestroyLocalActive]++
+				c.pool.cluster.Stats[CxDestroyActive]++
+			}
 		}
 		c.forget()
 		if c.inEngine {
@@ -268,7 +290,7 @@ func (c *Conn) retire() {
 // leave ends a connection that is out of the books.
 func (c *Conn) leave() {
 	c.leaving = false
-	c.engine.Drain()
+	c.engine.Closed(nil) // no GOAWAY: as a client Envoy just closes
 	c.wire.CloseWhenFlushed()
 }
 
@@ -296,6 +318,13 @@ func (c *Conn) onTimer() {
 			c.retire()
 		}
 	}
+}
+
+// unanswered ends a connection whose peer didn't answer a PING, with its
+// streams.
+func (c *Conn) unanswered() {
+	c.pool.cluster.H2.Counters.KeepaliveTimeout++
+	c.wire.Close()
 }
 
 func (c *Conn) onDuration() {
@@ -378,7 +407,9 @@ func (c *Conn) lost() {
 
 func (c *Conn) countActive() {
 	if c.streams > 0 {
+		c.pool.cluster.Stats[CxDestroyActive]++
 		c.pool.cluster.Stats[CxDestroyRemoteActive]++
+		c.pool.cluster.Stats[CxDestroyActive]++
 	}
 }
 

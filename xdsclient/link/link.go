@@ -122,8 +122,6 @@ type linker struct {
 	accepted *Accepted
 	next     *config.Snapshot
 	waiting  []Waiting
-	lists    map[string][]config.HTTPFilter // by route table name, of who uses it
-	mixed    map[string]bool                // tables whose users have different filters
 }
 
 // cluster enters c, or its previous version with fresh endpoints.

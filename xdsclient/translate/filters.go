@@ -109,11 +109,18 @@ func grpcStats(s scope, t typed) config.HTTPPolicy {
 	if !s.decode(t, &m) {
 		return nil
 	}
-	return &config.GRPCStats{
+	p := &config.GRPCStats{
 		EmitFilterState: m.GetEmitFilterState(),
 		AllMethods:      boolean(m.GetStatsForAllMethods(), false),
 		Upstream:        m.GetEnableUpstreamStats(),
 	}
+	for _, v := range m.GetIndividualMethodStatsAllowlist().GetServices() {
+		if p.Methods == nil {
+			p.Methods = make(map[string][]string)
+		}
+		p.Methods[v.GetName()] = append(p.Methods[v.GetName()], v.GetMethodNames()...)
+	}
+	return p
 }
 
 func grpcWeb(s scope, t typed) config.HTTPPolicy {
@@ -181,7 +188,9 @@ func headerMutation(s scope, t typed) config.HTTPPolicy {
 	if !s.decode(t, &m) {
 		return nil
 	}
-	return s.at("mutations").headerMutation(m.GetMutations())
+	out := s.at("mutations").headerMutation(m.GetMutations())
+	out.MostSpecificWins = m.GetMostSpecificHeaderMutationsWins()
+	return out
 }
 
 func routeHeaderMutation(s scope, t typed) config.HTTPPolicy {
@@ -192,7 +201,7 @@ func routeHeaderMutation(s scope, t typed) config.HTTPPolicy {
 	return s.at("mutations").headerMutation(m.GetMutations())
 }
 
-func (s scope) headerMutation(m *headermutation.Mutations) config.HTTPPolicy {
+func (s scope) headerMutation(m *headermutation.Mutations) *config.HeaderMutationFilter {
 	s.unsupported(len(m.GetQueryParameterMutations()) > 0, "query_parameter_mutations", "query parameter mutations")
 	s.unsupported(len(m.GetResponseTrailersMutations()) > 0, "response_trailers_mutations", "trailer mutations")
 	s.unsupported(len(m.GetRequestTrailersMutations()) > 0, "request_trailers_mutations", "trailer mutations")
