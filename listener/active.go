@@ -8,6 +8,7 @@ import (
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/connectionrate"
 	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/filter/networkrbac"
 	"sluice/listener/tcpproxy"
@@ -38,20 +39,10 @@ type active struct {
 	matcher *matcher
 	chains  []*chain // the default one included
 	deflt   *chain
+	named   map[string]*chain // by the names a filter_chain_matcher chooses
 	sockets []*acceptor
 	count   *Counters
-}
-
-// Counters are one listener's on one worker. They are read on the worker.
-type Counters struct {
-	Total, Active, Overflow, GlobalOverflow  uint64
-	NoMatch, PreTimeout, PreActive           uint64
-	TLSFound, TLSNotFound, HelloTooLarge     uint64
-	HTTP10, HTTP11, HTTP2, HTTPNotFound      uint64
-	ProxyErrors, ProxyNotFound               uint64
-	Handshakes, HandshakeErrors              uint64
-	FailNoCert, FailError, FailSAN, FailHash uint64
-	NoCert                                   uint64
+	limit   int64 // of connections, over all workers; 0: none
 }
 
 // acceptor is a listening socket; to changes when the listener does.
@@ -65,22 +56,27 @@ type acceptor struct {
 // chain is a filter chain on one worker. Its identity outlives changes of the
 // listener that leave it alone.
 type chain struct {
-	config   *config.FilterChain
-	tls      *tlsconn.ServerContext // nil: raw
-	terminal downstream.Terminal    // made by the first connection
-	filters  []downstream.Filter
-	first    *conn // live connections
-	open     int
-	draining bool
-	ended    bool // the drain time is over
-	timer    worker.Timer
-	drainFor time.Duration // set when draining has an end
+	config    *config.FilterChain
+	tls       *tlsconn.ServerContext // nil: raw
+	rates     map[*config.ConnectionRate]*connectionrate.Bucket
+	terminal  downstream.Terminal // made by the first connection
+	filters   []downstream.Filter
+	first     *conn // live connections
+	open      int
+	draining  bool
+	ended     bool // the drain time is over
+	timer     worker.Timer
+	drainFrom int64         // Worker.Now when draining began
+	drainFor  time.Duration // set when draining has an end
 }
 
 // newActive prepares a listener for a worker, on the control goroutine. Chains
 // that before has unchanged are taken over.
-func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, tls map[*config.FilterChain]*tlsconn.ServerContext, sameFrame bool) *active {
-	a := &active{all: l, w: w, config: p.config, bound: p.bound, shared: p.shared, count: &Counters{}}
+func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, sameFrame bool) *active {
+	a := &active{all: l, w: w, config: p.config, bound: p.bound, shared: p.shared, count: &Counters{}, limit: int64(p.config.MaxConnections)}
+	if f := l.opts.Limit; f != nil && a.limit == 0 {
+		a.limit = int64(f(p.config.Name))
+	}
 	old := map[uint64]*chain{}
 	if before != nil {
 		a.count = before.count
@@ -94,12 +90,17 @@ func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, tls ma
 		if c := old[f.Hash]; c != nil && f.Hash != 0 && c.config.Name == f.Name {
 			return c
 		}
-		return &chain{config: f, tls: tls[f]}
+		return &chain{config: f, tls: p.tls[f], rates: p.rates}
 	}
 	for _, f := range p.config.Chains {
 		a.chains = append(a.chains, take(f))
 	}
-	a.matcher = compile(a.chains)
+	if a.matcher = compile(a.chains); p.config.Matcher != nil {
+		a.named = map[string]*chain{}
+		for _, c := range a.chains {
+			a.named[c.config.Name] = c
+		}
+	}
 	if f := p.config.DefaultChain; f != nil {
 		a.deflt = take(f)
 		a.chains = append(a.chains, a.deflt)
@@ -203,6 +204,13 @@ func (o *onWorker) destination(dst netip.AddrPort) *active {
 	return o.byAddr[netip.AddrPortFrom(netip.IPv6Unspecified(), dst.Port())]
 }
 
+// counted counts a network filter's own statistic.
+func (a *active) counted(stat string, by uint64) {
+	if f := a.all.opts.Count; f != nil {
+		f(a.w, stat, by)
+	}
+}
+
 // build makes the chain's filters and terminal, at its first connection.
 func (c *chain) build(a *active) {
 	o := &a.all.opts
@@ -219,11 +227,17 @@ func (c *chain) build(a *active) {
 				c.terminal = o.HTTP(a.w, a.config, c.config, f)
 			}
 		case *config.NetworkRBAC:
-			c.filters = append(c.filters, networkrbac.New(f.RBAC, func(stat string) {
-				if o.Count != nil {
-					o.Count(a.w, stat)
-				}
-			}))
+			x := networkrbac.New(f.RBAC, func(stat string) { a.counted(stat, 1) })
+			for _, stat := range x.Stats() {
+				a.counted(stat, 0)
+			}
+			c.filters = append(c.filters, x)
+		case *config.ConnectionRate:
+			stat := "local_rate_limit." + f.StatPrefix + ".rate_limited"
+			a.counted(stat, 0)
+			if b := c.rates[f]; b != nil {
+				c.filters = append(c.filters, connectionrate.New(b, func() { a.counted(stat, 1) }))
+			}
 		case *config.MetadataExchange:
 			c.filters = append(c.filters, metadataexchange.New(f.Protocol, o.PeerFrame, o.PeerMetadata))
 		case *config.SNICluster:

@@ -11,16 +11,21 @@ import (
 // drain tells every connection of the chain to let its client go, and closes
 // those that are left after d.
 func (c *chain) drain(w *worker.Worker, d time.Duration) {
-	if !c.draining {
-		c.draining = true
-		for x := c.first; x != nil; {
-			next := x.next
-			x.tellDrain()
-			x = next
-		}
-	}
+	c.beginDrain(w)
 	c.drainFor = max(d, time.Millisecond)
 	c.startDrainTimer(w)
+}
+
+func (c *chain) beginDrain(w *worker.Worker) {
+	if c.draining {
+		return
+	}
+	c.draining, c.drainFrom = true, w.Now()
+	for x := c.first; x != nil; {
+		next := x.next
+		x.tellDrain()
+		x = next
+	}
 }
 
 // startDrainTimer is also for connections that were still being looked at when
@@ -46,11 +51,19 @@ func (c *chain) drainEnd() {
 	}
 }
 
+// beginDrain notes that the connection's chain drains, and how.
+func (c *conn) beginDrain() {
+	c.Draining, c.DrainFrom = true, c.chain.drainFrom
+	if o := &c.lis.all.opts; o.Gradual {
+		c.DrainOver = o.DrainTime
+	}
+}
+
 func (c *conn) tellDrain() {
 	if c.Draining {
 		return
 	}
-	c.Draining = true
+	c.beginDrain()
 	if tell := c.Connection.OnDrain; tell != nil {
 		tell()
 	}
@@ -88,22 +101,45 @@ func (l *Listeners) Drain(ctx context.Context, inboundOnly bool) error {
 				continue
 			}
 			for _, c := range a.chains {
-				if !c.draining {
-					c.draining = true
-					for x := c.first; x != nil; x = x.next {
-						x.tellDrain()
-					}
-				}
+				c.beginDrain(o.w)
 			}
 		}
 	})
 }
 
-// Close closes the listening sockets; connections go on.
-func (l *Listeners) Close(ctx context.Context) error {
+// stopping says which listeners open no sockets any more.
+type stopping uint8
+
+const (
+	stopNone stopping = iota
+	stopInbound
+	stopAll
+)
+
+func (l *Listeners) stops(c *config.Listener) bool {
+	return l.stopping == stopAll || l.stopping == stopInbound && c.Direction == config.Inbound
+}
+
+// Close closes the listening sockets of all listeners, or of inbound ones;
+// connections go on. It counts as stopped those that weren't.
+func (l *Listeners) Close(ctx context.Context, inboundOnly bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopping = max(l.stopping, stopInbound)
+	if !inboundOnly {
+		l.stopping = stopAll
+	}
+	for _, p := range l.current {
+		if !p.stopped && l.stops(p.config) {
+			p.stopped = true
+			l.stats.Stopped++
+		}
+	}
 	return l.each(ctx, func(o *onWorker, _ int) {
 		for _, a := range o.byName {
-			a.closeSockets()
+			if l.stops(a.config) {
+				a.closeSockets()
+			}
 		}
 	})
 }
@@ -124,7 +160,7 @@ func (l *Listeners) Open(ctx context.Context) (int, error) {
 func (l *Listeners) Visit(ctx context.Context, f func(worker int, c *config.Listener, n Counters)) error {
 	return l.each(ctx, func(o *onWorker, i int) {
 		for _, a := range o.byName {
-			f(i, a.config, *a.count)
+			f(i, a.config, a.copyOf(i))
 		}
 	})
 }

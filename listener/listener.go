@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/connectionrate"
 	"sluice/listener/tcpproxy"
 )
 
@@ -41,7 +43,10 @@ type Options struct {
 	TCP    tcpproxy.Options
 	// Count is given the name of each statistic of a network filter that goes up,
 	// on the worker.
-	Count func(w *worker.Worker, stat string)
+	// It makes known those that start with 0.
+	Count func(w *worker.Worker, stat string, by uint64)
+	// Limit gives the runtime limit of a listener's connections, 0: none; nil: no runtime.
+	Limit func(name string) int
 	// PeerFrame is what istio.metadata_exchange sends on TCP (metadataexchange.Frame);
 	// nil: nothing. PeerMetadata takes what the peer sent: the protobuf Any.
 	PeerFrame    []byte
@@ -49,34 +54,41 @@ type Options struct {
 	// Handshakes runs TLS; Secrets finds SDS secrets by name, from any goroutine.
 	Handshakes *tlsconn.Pool
 	Secrets    tlsconn.Secrets
-	// Refused is told of a connection that ended before a terminal had it, with
-	// Envoy's response flag ("NR", "" for a failed handshake) and details.
-	Refused func(c *downstream.Connection, flag, details string)
-	// Closed is told of every connection's end, for counters; nil: nobody.
+	// Closed is told of every connection's end, also of one that no terminal had,
+	// for the listener's access log; nil: nobody.
 	Closed func(c *downstream.Connection)
 	// DrainTime is how long connections of removed or changed chains may go on.
 	DrainTime time.Duration
+	// Gradual spreads what a drain tells HTTP connections over DrainTime.
+	Gradual bool
 	// MaxConnections over all listeners that don't ignore it; 0: no limit.
 	MaxConnections int64
 }
 
 // Listeners is the set of running listeners.
 type Listeners struct {
-	opts    Options
-	mu      sync.Mutex
-	current map[string]*placed
-	perW    []*onWorker
-	global  atomic.Int64 // connections, counted only with MaxConnections
-	nextID  atomic.Uint64
+	opts      Options
+	mu        sync.Mutex
+	current   map[string]*placed
+	order     []string // names of current, as they came
+	stats     Stats
+	departing []departure
+	stopping  stopping
+	perW      []*onWorker
+	global    atomic.Int64 // connections, counted only with MaxConnections
+	nextID    atomic.Uint64
 }
 
 // placed is a listener as the control goroutine knows it.
 type placed struct {
-	config *config.Listener
-	addrs  []config.Address
-	bound  []netip.AddrPort // with the ports that the kernel chose
-	shared *shared
-	active []*active // by worker
+	config  *config.Listener
+	addrs   []config.Address
+	bound   []netip.AddrPort // with the ports that the kernel chose
+	shared  *shared
+	active  []*active // by worker
+	tls     map[*config.FilterChain]*tlsconn.ServerContext
+	rates   map[*config.ConnectionRate]*connectionrate.Bucket
+	stopped bool // its sockets were closed by Close
 }
 
 // shared is what all workers of a listener share.
@@ -115,7 +127,14 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 	for name, p := range l.current {
 		if !wanted[name] {
 			delete(l.current, name)
+			l.order = slices.DeleteFunc(l.order, func(n string) bool { return n == name })
+			l.leaves(departure{listener: true})
 			errs = append(errs, l.each(ctx, func(o *onWorker, i int) { o.remove(p.active[i]) }))
+		}
+	}
+	for _, p := range l.current {
+		for _, x := range p.tls {
+			x.Refresh()
 		}
 	}
 	return errors.Join(errs...)
@@ -129,9 +148,10 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 	var fds [][]int // by worker
 	if keepSockets {
 		p.bound = old.bound
-	} else if c.BindToPort && !c.Internal {
+	} else if c.BindToPort && !c.Internal && !l.stops(c) {
 		var err error
 		if fds, p.bound, err = open(c, p.addrs, len(l.perW)); err != nil {
+			l.stats.CreateFailure += uint64(len(l.perW))
 			return err
 		}
 	}
@@ -139,15 +159,23 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 		p.shared = old.shared
 	}
 	sameFrame := old != nil && sameButChains(old.config, c)
-	tls := l.contexts(c)
+	p.tls = l.contexts(c, old, sameFrame)
+	p.rates = l.buckets(c)
 	for i := range l.perW {
 		var before *active
 		if old != nil {
 			before = old.active[i]
 		}
-		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, tls, sameFrame))
+		p.active = append(p.active, newActive(l, l.perW[i].w, p, before, sameFrame))
+	}
+	if old == nil {
+		l.order = append(l.order, c.Name)
 	}
 	l.current[c.Name] = p
+	l.stats.CreateSuccess += uint64(len(l.perW))
+	if old != nil {
+		l.leaves(replaced(old.config, c, sameFrame))
+	}
 	return l.each(ctx, func(o *onWorker, i int) {
 		var before *active
 		if old != nil {
@@ -162,15 +190,68 @@ func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 }
 
 // contexts makes the TLS contexts of a listener's chains, once for all workers:
-// a session must resume on whichever of them the client comes to.
-func (l *Listeners) contexts(c *config.Listener) map[*config.FilterChain]*tlsconn.ServerContext {
+// a session must resume on whichever of them the client comes to. Chains that
+// old (nil: none) has unchanged keep theirs.
+func (l *Listeners) contexts(c *config.Listener, old *placed, sameFrame bool) map[*config.FilterChain]*tlsconn.ServerContext {
 	m := map[*config.FilterChain]*tlsconn.ServerContext{}
+	known := map[uint64]*tlsconn.ServerContext{}
+	if sameFrame {
+		for f, x := range old.tls {
+			known[f.Hash] = x
+		}
+	}
 	for _, f := range append([]*config.FilterChain{c.DefaultChain}, c.Chains...) {
-		if f != nil && f.TLS != nil {
+		switch {
+		case f == nil || f.TLS == nil:
+		case f.Hash != 0 && known[f.Hash] != nil:
+			m[f] = known[f.Hash]
+		default:
 			m[f] = tlsconn.NewServerContext(f.TLS, l.opts.Secrets)
 		}
 	}
 	return m
+}
+
+// buckets makes the token buckets of a listener's chains. Filters with one share
+// key and equal settings have one bucket, in whatever listener they are.
+func (l *Listeners) buckets(c *config.Listener) map[*config.ConnectionRate]*connectionrate.Bucket {
+	m := map[*config.ConnectionRate]*connectionrate.Bucket{}
+	for _, chain := range append([]*config.FilterChain{c.DefaultChain}, c.Chains...) {
+		if chain == nil {
+			continue
+		}
+		for _, f := range chain.Filters {
+			if r, ok := f.(*config.ConnectionRate); ok && !r.Off {
+				if m[r] = l.sharedBucket(m, r); m[r] == nil {
+					m[r] = connectionrate.NewBucket(r.Bucket)
+				}
+			}
+		}
+	}
+	return m
+}
+
+func (l *Listeners) sharedBucket(own map[*config.ConnectionRate]*connectionrate.Bucket, r *config.ConnectionRate) *connectionrate.Bucket {
+	if r.ShareKey == "" {
+		return nil
+	}
+	find := func(m map[*config.ConnectionRate]*connectionrate.Bucket) *connectionrate.Bucket {
+		for x, b := range m {
+			if x.ShareKey == r.ShareKey && x.Bucket == r.Bucket && b != nil {
+				return b
+			}
+		}
+		return nil
+	}
+	if b := find(own); b != nil {
+		return b
+	}
+	for _, p := range l.current {
+		if b := find(p.rates); b != nil {
+			return b
+		}
+	}
+	return nil
 }
 
 // each runs f on every worker and waits.

@@ -132,10 +132,13 @@ func newRig(t *testing.T, change func(o *Options)) *rig {
 		defer r.mu.Unlock()
 		r.records = append(r.records, x)
 	}}
-	o.Refused = func(c *downstream.Connection, flag, details string) {
+	o.Closed = func(c *downstream.Connection) {
+		if c.Served || c.Flag == "" && c.TransportFailure == "" && c.Termination == "" {
+			return
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.refused = append(r.refused, strings.TrimSpace(flag+" "+details+" sni="+c.SNI+" "+c.TransportFailure))
+		r.refused = append(r.refused, strings.TrimSpace(c.Flag+" "+c.Details+" sni="+c.SNI+" "+c.TransportFailure))
 	}
 	if change != nil {
 		change(&o)
@@ -256,7 +259,7 @@ func TestTCPProxyEnds(t *testing.T) {
 		{"the server resets after data", "a", "R", "half", "UR", "LocalReset RemoteReset", 1},
 		{"idle", "idle", "x", "x", "", "Normal Normal", 1},
 		{"too old", "max", "x", "x", "DT", "Normal Normal", 1},
-		{"no host", "none", "", "", "UH", "Normal Normal", 1},
+		{"no host", "none", "", "", "UH", "Normal Normal", 0},
 		{"refused, three attempts", "closed", "", "", "UF,URX", "Normal Normal", 3},
 	} {
 		conn := r.dial(c.to)

@@ -1,13 +1,14 @@
 package listener
 
 import (
-	"errors"
+	"bytes"
 	"net/netip"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/config"
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
@@ -41,6 +42,7 @@ type conn struct {
 	tls        bool    // tls_inspector is still to run
 	http       bool    // http_inspector is still to run
 	moved      bool    // handed off once: not again
+	pre        bool    // listener filters are looking
 	owner      *active // accepted it: limits count there
 	filterAt   int
 	noHello    string // why tls_inspector found no TLS
@@ -57,8 +59,6 @@ func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
 	c.Start, c.Began = a.w.Now(), a.w.Wall()
 	c.ID = a.all.nextID.Add(1)
 	c.Released = c.released
-	a.count.Total++
-	a.count.Active++
 	a.home.live++
 	c.Conn = a.w.Adopt(fd, c)
 	if c.Local = s.addr; !s.fixed {
@@ -80,6 +80,7 @@ func (c *conn) run() {
 	c.tls = f.TLSInspector != nil && !f.TLSInspector.Disabled(c.Dst.Port())
 	c.http = f.HTTPInspector != nil && !f.HTTPInspector.Disabled(c.Dst.Port())
 	if c.proxy || c.tls || c.http {
+		c.pre = true
 		c.lis.count.PreActive++
 		if d := c.lis.config.FiltersTimeout; d > 0 {
 			c.timer.Fire = c.inspectTimeout
@@ -114,15 +115,24 @@ func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 		case sniff.More:
 			return used
 		case sniff.Yes:
-			c.lis.count.PreActive--
+			c.looked()
 			c.inspected() // may hand off, then other inspectors wait
 		default:
-			c.lis.count.PreActive--
+			c.looked()
+			c.lis.count.FilterError++
 			c.end()
 			return used
 		}
 	}
 	return used
+}
+
+// looked ends the listener filters' part of the books.
+func (c *conn) looked() {
+	if c.pre {
+		c.pre = false
+		c.lis.count.PreActive--
+	}
 }
 
 // inspect runs the inspectors that are left. Yes: all are done.
@@ -161,9 +171,22 @@ func (c *conn) proxyHeader(b []byte) (int, sniff.Verdict) {
 			c.lis.count.ProxyNotFound++
 			return 0, sniff.Bad
 		}
+		c.lis.count.ProxyAllowed++
 	case sniff.Bad:
-		c.lis.count.ProxyErrors++
+		if p.Version == 0 {
+			c.lis.count.ProxyNotFound++
+		} else {
+			c.lis.count.ProxyErrors[p.Version-1]++
+		}
 		return 0, v
+	}
+	if v == sniff.Yes {
+		if c.lis.config.Filters.ProxyProtocol.Disallowed[p.Version-1] {
+			c.lis.count.ProxyDisallowed[p.Version-1]++
+			return 0, sniff.Bad
+		}
+		c.lis.count.ProxyFound[p.Version-1]++
+		c.tlvs(&p)
 	}
 	c.proxy = false
 	c.Conn.Discount(n)
@@ -174,6 +197,29 @@ func (c *conn) proxyHeader(b []byte) (int, sniff.Verdict) {
 		c.http = f.HTTPInspector != nil && !f.HTTPInspector.Disabled(c.Dst.Port())
 	}
 	return n, sniff.Yes
+}
+
+// tlvs keeps those that rules or upstreams ask for.
+func (c *conn) tlvs(p *sniff.Proxy) {
+	f := c.lis.config.Filters.ProxyProtocol
+	p.EachTLV(func(typ byte, value, whole []byte) {
+		for i := range f.Rules {
+			r := &f.Rules[i]
+			if r.Type != typ {
+				continue
+			}
+			if c.Dynamic == nil {
+				c.Dynamic = config.Metadata{}
+			}
+			if c.Dynamic[r.Namespace] == nil {
+				c.Dynamic[r.Namespace] = config.Struct{}
+			}
+			c.Dynamic[r.Namespace][r.Key] = strings.ToValidUTF8(string(value), "!")
+		}
+		if f.PassAll || bytes.IndexByte(f.Pass, typ) >= 0 {
+			c.TLVs = append(c.TLVs, whole...)
+		}
+	})
 }
 
 func (c *conn) clientHello(b []byte) sniff.Verdict {
@@ -195,10 +241,21 @@ func (c *conn) clientHello(b []byte) sniff.Verdict {
 		c.lis.count.TLSFound++
 		c.Transport = "tls"
 		c.SNI = strings.ToLower(string(h.ServerName))
+		n := c.lis.count
+		if c.SNI != "" {
+			n.SNIFound++
+		} else {
+			n.SNINotFound++
+		}
 		h.Protocols(func(name []byte) bool {
 			c.Protocols = append(c.Protocols, protocolName(name))
 			return true
 		})
+		if len(c.Protocols) > 0 {
+			n.ALPNFound++
+		} else {
+			n.ALPNNotFound++
+		}
 	}
 	c.tls = false
 	return sniff.Yes
@@ -240,7 +297,7 @@ func (c *conn) requestLine(b []byte) sniff.Verdict {
 // inspectTimeout is listener_filters_timeout.
 func (c *conn) inspectTimeout() {
 	c.lis.count.PreTimeout++
-	c.lis.count.PreActive--
+	c.looked()
 	if !c.lis.config.ContinueOnTimeout {
 		c.end()
 		return
@@ -264,18 +321,12 @@ func (c *conn) inspected() {
 
 func (c *conn) moveTo(to *active) {
 	c.moved = true
-	c.lis.count.Active--
-	to.count.Total++
-	to.count.Active++
 	c.lis, c.Listener = to, to.config
 }
 
 func (c *conn) matchChain() {
 	m := criteria{dst: c.Dst, sni: c.SNI, transport: c.Transport, protocols: c.Protocols, direct: c.DirectSrc.Addr(), src: c.Src}
-	ch := c.lis.matcher.find(&m)
-	if ch == nil {
-		ch = c.lis.deflt
-	}
+	ch := c.lis.find(&m)
 	if ch == nil {
 		c.lis.count.NoMatch++
 		c.refuse("NR", "filter_chain_not_found")
@@ -285,11 +336,16 @@ func (c *conn) matchChain() {
 		ch.build(c.lis)
 	}
 	c.chain, c.Chain = ch, ch.config
+	c.lis.count.Total++
+	c.lis.count.Active++
 	ch.link(c)
 	if ch.drainFor > 0 {
 		ch.startDrainTimer(c.lis.w)
 	}
-	if c.Draining = ch.draining; ch.ended {
+	if ch.draining {
+		c.beginDrain()
+	}
+	if ch.ended {
 		c.end()
 		return
 	}
@@ -317,17 +373,11 @@ func (c *conn) shaken(s *tlsconn.State, err error) {
 	if err != nil {
 		c.TLS = s
 		c.TransportFailure = err.Error()
-		n.countFailure(err)
-		if refused := c.lis.all.opts.Refused; refused != nil {
-			refused(&c.Connection, "", "")
-		}
+		n.failed(err)
 		c.Gone()
 		return
 	}
-	n.Handshakes++
-	if len(s.Peer) == 0 {
-		n.NoCert++
-	}
+	n.shaken(s)
 	c.TLS = s
 	if c.SNI == "" {
 		c.SNI = strings.ToLower(s.SNI)
@@ -353,6 +403,7 @@ func (c *conn) admit() {
 		c.refuse("", c.Termination)
 		return
 	}
+	c.Served = true
 	c.chain.terminal.Serve(&c.Connection)
 }
 
@@ -361,9 +412,6 @@ func (c *conn) refuse(flag, details string) {
 	c.Flag, c.Details = flag, details
 	if c.TransportFailure == "" && flag != "" {
 		c.TransportFailure = c.noHello // tls_inspector says why it found no TLS
-	}
-	if f := c.lis.all.opts.Refused; f != nil {
-		f(&c.Connection, flag, details)
 	}
 	c.end()
 }
@@ -375,7 +423,12 @@ func (c *conn) end() {
 }
 
 // OnEOF before a chain was chosen: nothing more can come to tell by.
-func (c *conn) OnEOF(*worker.Conn) { c.end() }
+func (c *conn) OnEOF(*worker.Conn) {
+	if c.pre {
+		c.lis.count.FilterLeft++
+	}
+	c.end()
+}
 
 // OnDrain can't happen: nothing is written before the terminal.
 func (c *conn) OnDrain(*worker.Conn) {}
@@ -391,7 +444,7 @@ func (c *conn) OnClose(*worker.Conn, error) {
 
 // admitted counts a connection against the limits, and says whether it may come.
 func (a *active) admitted() bool {
-	if n := a.config.MaxConnections; n > 0 && a.shared.open.Add(1) > int64(n) {
+	if a.limit > 0 && a.shared.open.Add(1) > a.limit {
 		a.shared.open.Add(-1)
 		a.count.Overflow++
 		return false
@@ -399,7 +452,7 @@ func (a *active) admitted() bool {
 	o := &a.all.opts
 	if o.MaxConnections > 0 && !a.config.IgnoreGlobalCxLimit && a.all.global.Add(1) > o.MaxConnections {
 		a.all.global.Add(-1)
-		if a.config.MaxConnections > 0 {
+		if a.limit > 0 {
 			a.shared.open.Add(-1)
 		}
 		a.count.GlobalOverflow++
@@ -411,10 +464,12 @@ func (a *active) admitted() bool {
 // released is the end of a connection, told by whoever had it last.
 func (c *conn) released(*downstream.Connection) {
 	c.lis.w.Stop(&c.timer)
+	c.looked()
 	if c.chain != nil {
 		c.chain.unlink(c)
+		c.lis.count.Active--
+		c.lis.count.Destroyed++
 	}
-	c.lis.count.Active--
 	c.lis.home.live--
 	c.owner.release()
 	if f := c.lis.all.opts.Closed; f != nil {
@@ -424,30 +479,10 @@ func (c *conn) released(*downstream.Connection) {
 
 // release undoes what admitted counted.
 func (a *active) release() {
-	if a.config.MaxConnections > 0 {
+	if a.limit > 0 {
 		a.shared.open.Add(-1)
 	}
 	if a.all.opts.MaxConnections > 0 && !a.config.IgnoreGlobalCxLimit {
 		a.all.global.Add(-1)
-	}
-}
-
-// countFailure sorts a failed handshake as Envoy does.
-func (n *Counters) countFailure(err error) {
-	var e *tlsconn.Error
-	if !errors.As(err, &e) {
-		return
-	}
-	switch e.Kind {
-	case tlsconn.NoCert:
-		n.FailNoCert++
-	case tlsconn.VerifyError:
-		n.FailError++
-	case tlsconn.VerifySAN:
-		n.FailSAN++
-	case tlsconn.VerifyHash:
-		n.FailHash++
-	case tlsconn.Protocol:
-		n.HandshakeErrors++
 	}
 }

@@ -231,6 +231,7 @@ func (l *Local) remove(name string) {
 type Query struct {
 	balance.Query
 	OriginalDst netip.AddrPort // where the client meant to go
+	From        *From          // for PROXY headers; nil: none are sent
 	DstHeader   string         // value of the ORIGINAL_DST cluster's header, "" when absent
 }
 

@@ -178,6 +178,7 @@ func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
 	for _, h := range sh.hosts {
 		old[h.key] = h
 	}
+	before := sh.hosts
 	sh.hosts, sh.weights = nil, nil
 	now := time.Now()
 	if a := sh.config.Load; a != nil {
@@ -197,9 +198,7 @@ func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
 	if sh.config.Type == config.EDS {
 		sh.stats.updates.Add(1)
 	}
-	if changed(old, sh.hosts) {
-		sh.stats.changes.Add(1)
-	}
+	sh.stats.changes.Add(changes(before, sh.hosts))
 	if sh.outlier != nil {
 		sh.outlier.follow(sh.hosts)
 	}
@@ -207,16 +206,29 @@ func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
 	c.each(done, func(l *Local) { l.set(name, sh, cfg, hosts, weights) })
 }
 
-func changed(old map[string]*hostState, hosts []*hostState) bool {
-	if len(old) != len(hosts) {
-		return true
+// changes counts the priorities whose hosts aren't the same any more: Envoy
+// counts a membership change for each.
+func changes(old, hosts []*hostState) uint64 {
+	type member struct {
+		key      string
+		priority int
 	}
+	was := make(map[member]bool, len(old))
+	for _, h := range old {
+		was[member{h.key, h.priority}] = true
+	}
+	changed := map[int]bool{}
 	for _, h := range hosts {
-		if old[h.key] == nil {
-			return true
+		m := member{h.key, h.priority}
+		if !was[m] {
+			changed[h.priority] = true
 		}
+		delete(was, m)
 	}
-	return false
+	for m := range was {
+		changed[m.priority] = true
+	}
+	return uint64(len(changed))
 }
 
 // each runs f on every worker; done may be nil.
@@ -294,8 +306,10 @@ func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) 
 	emit("membership_degraded", uint64(s.Degraded), telemetry.Gauge)
 	emit("membership_excluded", 0, telemetry.Gauge)
 	emit("membership_change", sh.stats.changes.Load(), telemetry.Counter)
-	emit("update_success", sh.stats.updates.Load(), telemetry.Counter)
-	emit("update_failure", sh.stats.failures.Load(), telemetry.Counter)
+	if sh.config.Type != config.EDS { // the xDS client counts those
+		emit("update_success", sh.stats.updates.Load(), telemetry.Counter)
+		emit("update_failure", sh.stats.failures.Load(), telemetry.Counter)
+	}
 	for i, p := range [...]string{"default", "high"} {
 		b := &sh.breakers[i]
 		pre := "circuit_breakers." + p + "."

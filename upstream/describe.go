@@ -39,6 +39,7 @@ func (c *Clusters) Describe() []ClusterStatus {
 		for _, h := range sh.hosts {
 			s.Hosts = append(s.Hosts, sh.describe(h))
 		}
+		sort.SliceStable(s.Hosts, func(i, j int) bool { return s.Hosts[i].Priority < s.Hosts[j].Priority })
 		out = append(out, s)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Config.Name < out[j].Config.Name })

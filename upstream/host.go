@@ -143,14 +143,20 @@ func (h *Host) rate() {
 // TLS is the endpoint's transport: the first match of transport_socket_matches,
 // else the cluster's own; nil is plaintext.
 func (h *Host) TLS() *config.UpstreamTLS {
+	t, _ := h.transport()
+	return t
+}
+
+// transport is TLS, and the PROXY header that goes ahead of it (nil: none).
+func (h *Host) transport() (*config.UpstreamTLS, *config.ProxyHeader) {
 	c := h.cluster.Config
 	for i := range c.SocketMatches {
 		m := &c.SocketMatches[i]
 		if fits(m.Match, h.Endpoint.SocketKV) {
-			return m.TLS
+			return m.TLS, m.ProxyProtocol
 		}
 	}
-	return c.TLS
+	return c.TLS, c.ProxyProtocol
 }
 
 func fits(want, have map[string]string) bool {

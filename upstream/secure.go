@@ -37,6 +37,12 @@ func (l *Local) secure(stats []uint64) pool.SecureFunc {
 				return
 			}
 			stats[pool.Handshake]++
+			if s.Resumed {
+				stats[pool.SessionReused]++
+			}
+			if len(s.Peer) == 0 {
+				stats[pool.NoCertificate]++
+			}
 			done(&pool.Session{ALPN: s.ALPN, TLS: sessionFacts(s)}, nil)
 		})
 	}
@@ -54,8 +60,11 @@ func countFailure(stats []uint64, err error) {
 		stats[pool.FailVerifyError]++
 	case tlsconn.VerifySAN:
 		stats[pool.FailVerifySAN]++
+	case tlsconn.VerifyHash:
+		stats[pool.FailVerifyHash]++
+	case tlsconn.Protocol:
+		stats[pool.ConnectionError]++
 	}
-	stats[pool.ConnectionError]++
 }
 
 func sessionFacts(s *tlsconn.State) *telemetry.TLS {

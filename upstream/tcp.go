@@ -14,18 +14,29 @@ import (
 type Stream struct {
 	Conn    *worker.Conn
 	Host    *Host
-	TLS     *telemetry.TLS
+	TLS     *telemetry.TLS // nil: plain
+	ALPN    string         // agreed on in the handshake
 	cluster *Cluster
 	closed  bool
 }
 
-// Close takes the connection out of the books.
-func (s *Stream) Close() {
+// Close is Ended by our side.
+func (s *Stream) Close() { s.Ended(false) }
+
+// Ended takes the connection out of the books; remote: the upstream ended it.
+func (s *Stream) Ended(remote bool) {
 	if s.closed {
 		return
 	}
 	s.closed = true
-	s.cluster.release(s.Host)
+	s.cluster.release(s.Host, remote)
+	st := s.cluster.Stats
+	st[pool.CxDestroyActive]++
+	if remote {
+		st[pool.CxDestroyRemoteActive]++
+	} else {
+		st[pool.CxDestroyLocalActive]++
+	}
 }
 
 // Refusal is why there is no connection.
@@ -33,6 +44,7 @@ type Refusal struct {
 	Flag   telemetry.Flag
 	Reason string
 	Host   *Host // nil when none was chosen
+	late   bool  // the connect timeout
 }
 
 func (r *Refusal) Error() string { return "connecting upstream: " + r.Flag.String() + " " + r.Reason }
@@ -41,6 +53,7 @@ func (r *Refusal) Error() string { return "connecting upstream: " + r.Flag.Strin
 type dialing struct {
 	c     *Cluster
 	h     *Host
+	from  *From
 	w     *worker.Conn
 	timer worker.Timer
 	done  func(*Stream, error)
@@ -50,7 +63,7 @@ type dialing struct {
 // Connect opens a connection for a TCP client. done is called once on the
 // worker, later than Connect returns, unless cancel was called before.
 func (c *Cluster) Connect(q *Query, done func(*Stream, error)) (cancel func()) {
-	d := &dialing{c: c, done: done}
+	d := &dialing{c: c, from: q.From, done: done}
 	h := c.Pick(q)
 	if h == nil {
 		d.later(&Refusal{Flag: telemetry.UH})
@@ -73,10 +86,15 @@ func (c *Cluster) Connect(q *Query, done func(*Stream, error)) (cancel func()) {
 	return d.cancel
 }
 
-func (c *Cluster) release(h *Host) {
+func (c *Cluster) release(h *Host, remote bool) {
 	c.Breakers(0).Connections.Dec()
 	c.Stats[pool.CxActive]--
 	c.Stats[pool.CxDestroy]++
+	if remote {
+		c.Stats[pool.CxDestroyRemote]++
+	} else {
+		c.Stats[pool.CxDestroyLocal]++
+	}
 	h.Active--
 }
 
@@ -92,7 +110,8 @@ func (d *dialing) fail(err error) {
 	d.over = true
 	d.c.local.worker.Stop(&d.timer)
 	if d.h != nil {
-		d.c.release(d.h)
+		var r *Refusal
+		d.c.release(d.h, errors.As(err, &r) && !r.late)
 	}
 	d.done(nil, err)
 }
@@ -104,7 +123,7 @@ func (d *dialing) cancel() {
 	d.over = true
 	d.c.local.worker.Stop(&d.timer)
 	if d.h != nil {
-		d.c.release(d.h)
+		d.c.release(d.h, false)
 	}
 	if d.w != nil {
 		d.w.Close()
@@ -115,9 +134,10 @@ func (d *dialing) late() {
 	st := d.c.Stats
 	st[pool.CxConnectFail]++
 	st[pool.CxConnectTimeout]++
+	st[pool.RqPendingFailureEject]++
 	d.h.Report(LocalTimeout)
 	w := d.w
-	d.fail(&Refusal{Flag: telemetry.UF, Host: d.h})
+	d.fail(&Refusal{Flag: telemetry.UF, Host: d.h, late: true})
 	w.Close()
 }
 
@@ -130,9 +150,12 @@ func (d *dialing) OnConnect(w *worker.Conn, err error) {
 		d.refused(pool.ConnectReason(err))
 		return
 	}
-	t := d.h.TLS()
+	t, header := d.h.transport()
+	if header != nil && d.from != nil {
+		w.Write(appendProxy(nil, header, d.from))
+	}
 	if t == nil {
-		d.ready(nil)
+		d.ready(&pool.Session{})
 		return
 	}
 	o := pool.SecureOptions{Timeout: time.Duration(0)}
@@ -145,25 +168,26 @@ func (d *dialing) OnConnect(w *worker.Conn, err error) {
 		case err != nil:
 			d.refused(err.Error())
 		default:
-			d.ready(s.TLS)
+			d.ready(s)
 		}
 	})
 }
 
 func (d *dialing) refused(reason string) {
 	d.c.Stats[pool.CxConnectFail]++
+	d.c.Stats[pool.RqPendingFailureEject]++
 	d.h.Report(LocalFailure)
 	d.fail(&Refusal{Flag: telemetry.UF, Reason: reason, Host: d.h})
 }
 
 // ready hands the connection over; its new owner sets the handler.
-func (d *dialing) ready(t *telemetry.TLS) {
+func (d *dialing) ready(s *pool.Session) {
 	d.over = true
 	d.c.local.worker.Stop(&d.timer)
 	d.h.Report(Connected)
 	d.h.Report(RequestDone)
 	d.w.PauseRead()
-	d.done(&Stream{Conn: d.w, Host: d.h, TLS: t, cluster: d.c}, nil)
+	d.done(&Stream{Conn: d.w, Host: d.h, TLS: s.TLS, ALPN: s.ALPN, cluster: d.c}, nil)
 }
 
 // OnData implements worker.Handler: bytes that came before the hand-over wait.

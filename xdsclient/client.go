@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +46,14 @@ type Options struct {
 	// Secrets brings the secrets of config.SecretAgent, by name.
 	Secrets <-chan *config.Secret
 	// Apply takes each new snapshot, in order, on the client's goroutine.
-	// Listeners are left out until the whole first configuration is there.
+	// Dynamic listeners are left out until the whole first configuration is
+	// there, static ones too unless StaticFirst.
 	Apply func(*config.Snapshot)
+	// StaticFirst serves static listeners from the start: a pod's answer the
+	// kubelet while everything else still waits.
+	StaticFirst bool
+	// Peer is what to call the control plane in messages, the cluster's name when "".
+	Peer string
 	// Changed is told when Facts change, on the client's goroutine; may be nil.
 	Changed func(Facts)
 	// Logf notes what an operator should see; may be nil.
@@ -63,6 +70,8 @@ type Facts struct {
 	Clusters  bool // all initial clusters have endpoints or waited long enough
 	CDS, LDS  bool // accepted once
 	Live      bool // the first configuration is whole and serves
+	// Problem says why the last stream ended, "" once the server has answered.
+	Problem string
 }
 
 // Client is one ADS client. Run it once.
@@ -77,7 +86,6 @@ type Client struct {
 	applied  *config.Snapshot
 	waiting  []link.Waiting
 	facts    Facts
-	problem  string // why there is no stream
 
 	kinds    [kindCount]*kindState
 	order    []*kindState // in order of first subscription
@@ -86,12 +94,14 @@ type Client struct {
 	attempts int
 	timers   map[string]timer
 	stats    map[string]uint64
+	late     map[string]uint64   // route tables that didn't come in time, by name
 	users    map[string][]string // clusters by the assignment they take
 	// endpointsOnly are the assignments of the response in hand, nil when it has
 	// anything else.
 	endpointsOnly map[string]bool
 	newRefs       bool                 // resources came that may name files
 	files         map[string]bool      // watched SDS files, by path
+	named         map[string][]string  // the secrets wanted of each
 	arrived       map[string]time.Time // of secrets that didn't come by ADS
 	wg            sync.WaitGroup
 }
@@ -108,6 +118,8 @@ type event struct {
 	answer *answer
 	closed error
 	secret []*config.Secret
+	// badFile is a file of secrets that was refused, but for those in secret.
+	badFile string
 }
 
 // New prepares a client; nothing runs before Run.
@@ -121,6 +133,9 @@ func New(o Options) *Client {
 	if o.Apply == nil {
 		o.Apply = func(*config.Snapshot) {}
 	}
+	if o.Peer == "" && o.ADS != nil {
+		o.Peer = o.ADS.Cluster
+	}
 	if o.Static == nil {
 		o.Static = &config.Snapshot{}
 	}
@@ -129,7 +144,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{
 		opts: o, queries: make(chan func()), events: make(chan event, 16), quit: make(chan struct{}),
-		timers: map[string]timer{}, stats: map[string]uint64{}, files: map[string]bool{}, arrived: map[string]time.Time{},
+		timers: map[string]timer{}, stats: map[string]uint64{}, late: map[string]uint64{}, files: map[string]bool{}, named: map[string][]string{}, arrived: map[string]time.Time{},
 		accepted: link.Accepted{
 			Static: o.Static, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
 			Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
@@ -200,7 +215,10 @@ func (c *Client) giveUp(name string, after time.Duration, done func()) {
 
 // handle takes one event of a stream.
 func (c *Client) handle(ctx context.Context, e event) {
-	if e.secret != nil {
+	if e.badFile != "" {
+		c.refused(e.badFile, e.secret)
+	}
+	if e.secret != nil || e.badFile != "" {
 		for _, s := range e.secret {
 			c.secret(s)
 		}
@@ -216,10 +234,12 @@ func (c *Client) handle(ctx context.Context, e event) {
 	case e.opened != nil:
 		c.conn = e.opened
 		c.count("cluster."+c.opts.ADS.Cluster+".upstream_rq_total", 1)
-		c.setConnected(true)
+		c.facts.Connected = true
+		c.changed()
 		c.resume()
 	case e.answer != nil:
-		c.attempts, c.problem = 0, ""
+		c.attempts = 0
+		c.setProblem("")
 		c.answer(e.answer)
 	case e.closed != nil:
 		c.lost(ctx, e.closed)
@@ -232,7 +252,9 @@ func (c *Client) lost(ctx context.Context, err error) {
 		c.conn.close()
 		c.conn = nil
 	}
-	c.setConnected(false)
+	problem := identity.Explain(err, c.opts.Peer)
+	c.facts.Connected = false
+	c.setProblem(problem)
 	for _, k := range c.kinds {
 		k.pending = nil
 		k.nonce = ""
@@ -240,15 +262,15 @@ func (c *Client) lost(ctx context.Context, err error) {
 	ceiling := min(backoffLast, backoffFirst<<min(c.attempts, 10))
 	c.attempts++
 	wait := time.Duration(rand.Int64N(int64(ceiling)) + 1)
-	c.problem = identity.Explain(err, c.opts.ADS.Cluster)
-	c.opts.Logf("ADS stream ended: %s; trying again in %v", c.problem, wait.Round(time.Millisecond))
+	c.opts.Logf("ADS stream ended: %s; trying again in %v", problem, wait.Round(time.Millisecond))
 	c.gen++
 	c.timers["reconnect"] = timer{c.opts.Now().Add(wait), func() { c.connect(ctx) }}
 }
 
-func (c *Client) setConnected(on bool) {
-	if c.facts.Connected != on {
-		c.facts.Connected = on
+// setProblem notes why there is no stream, and tells that facts changed.
+func (c *Client) setProblem(why string) {
+	if why != "" || c.facts.Problem != "" {
+		c.facts.Problem = why
 		c.changed()
 	}
 }
@@ -311,7 +333,7 @@ func (c *Client) relink() {
 	out := c.snapshot
 	if !c.facts.Live {
 		held := *c.snapshot
-		held.Listeners = nil
+		held.Listeners = c.heldBack(held.Listeners)
 		out = &held
 	}
 	if !sameSnapshot(c.applied, out) {
@@ -322,6 +344,17 @@ func (c *Client) relink() {
 		c.changed()
 	}
 	c.resubscribe()
+}
+
+// heldBack gives the listeners that may serve before the first configuration is
+// whole.
+func (c *Client) heldBack(all []*config.Listener) []*config.Listener {
+	if !c.opts.StaticFirst {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(x *config.Listener) bool {
+		return !slices.ContainsFunc(c.opts.Static.Listeners, func(s *config.Listener) bool { return s.Name == x.Name })
+	})
 }
 
 // relinkEndpoints is relink for a push of endpoints, which names no new resource:
@@ -409,7 +442,10 @@ func (c *Client) watchWaits() {
 
 func (c *Client) waitedEnough(p link.Part) {
 	c.accepted.Settled[p] = true
-	if p.Kind == link.KindEndpoints {
+	switch p.Kind {
+	case link.KindRoutes:
+		c.late[p.Name]++
+	case link.KindEndpoints:
 		c.count("cluster."+p.Name+".init_fetch_timeout", 1)
 	}
 	c.opts.Logf("%s %q didn't come in time", p.Kind, p.Name)

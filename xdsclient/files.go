@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,10 @@ const fileEvery = 250 * time.Millisecond
 func (c *Client) watchFiles(ctx context.Context) {
 	visit := func(refs []config.SecretRef) {
 		for _, r := range refs {
+			if r.Source == config.SecretFile && !slices.Contains(c.named[r.Path], r.Name) {
+				c.named[r.Path] = append(c.named[r.Path], r.Name)
+				c.counted(r.Name)
+			}
 			switch {
 			case r.Source == config.SecretFile && !c.files[r.Path]:
 				c.files[r.Path] = true
@@ -57,7 +62,9 @@ func (c *Client) watchFile(ctx context.Context, path string) {
 			if err != nil {
 				c.opts.Logf("secrets of %s refused: %v", path, err)
 			}
-			if len(secrets) > 0 {
+			if err != nil {
+				c.tell(event{secret: secrets, badFile: path})
+			} else if len(secrets) > 0 {
 				c.tell(event{secret: secrets})
 			}
 		}
@@ -65,6 +72,22 @@ func (c *Client) watchFile(ctx context.Context, path string) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+	}
+}
+
+// counted makes a secret's statistics known before anything happens to it.
+func (c *Client) counted(name string) {
+	for _, stat := range [...]string{"update_attempt", "update_success", "update_rejected", "update_failure", "init_fetch_timeout"} {
+		c.count("sds."+name+"."+stat, 0)
+	}
+}
+
+// refused counts the secrets that a file should have had, but for the good ones.
+func (c *Client) refused(path string, good []*config.Secret) {
+	for _, name := range c.named[path] {
+		if !slices.ContainsFunc(good, func(s *config.Secret) bool { return s.Name == name }) {
+			c.count("sds."+name+".update_rejected", 1)
 		}
 	}
 }

@@ -13,8 +13,6 @@ import (
 // Status is what admin pages and metrics show of the client.
 type Status struct {
 	Facts
-	// Problem says why there is no stream, "" while there is one.
-	Problem string
 	Types   []TypeStatus
 	Waiting []link.Waiting
 	// Stats are counters and gauges by their Envoy names.
@@ -66,7 +64,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 }
 
 func (c *Client) status() Status {
-	out := Status{Facts: c.facts, Problem: c.problem, Waiting: append([]link.Waiting(nil), c.waiting...), Stats: c.statistics()}
+	out := Status{Facts: c.facts, Waiting: append([]link.Waiting(nil), c.waiting...), Stats: c.statistics()}
 	for _, k := range c.kinds {
 		t := TypeStatus{
 			Type: k.kind.String(), URL: k.kind.url(), Version: k.version, Subscribed: sorted(k.names),
@@ -147,7 +145,9 @@ func (c *Client) resourceStats(out map[string]uint64) {
 	c.eachListener(func(x *config.Listener) {
 		for _, m := range link.Managers(x) {
 			if m.RouteName != "" {
-				add(c.kinds[rds], "http."+m.StatPrefix+".rds."+m.RouteName+".", m.RouteName, "config_reload")
+				prefix := "http." + m.StatPrefix + ".rds." + m.RouteName + "."
+				add(c.kinds[rds], prefix, m.RouteName, "config_reload")
+				out[prefix+"init_fetch_timeout"] = c.late[m.RouteName]
 			}
 			for _, f := range m.Filters {
 				if f.Discovery != nil {

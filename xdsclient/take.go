@@ -239,6 +239,9 @@ func (c *Client) remove(k *kindState, a *answer, named, answered map[string]bool
 		}
 	case !a.full:
 		for _, name := range a.removed {
+			if k.names[name] {
+				k.updated(name).success++ // Envoy counts what it was told of a name
+			}
 			if k.kind == eds && k.names[name] {
 				answered[name] = true // it doesn't exist: its cluster need not wait
 				continue
@@ -274,7 +277,12 @@ func (c *Client) drop(k *kindState, name string) {
 		}
 		delete(k.kept, name)
 	case ecds:
-		delete(c.accepted.Extensions, name)
+		if _, ok := c.accepted.Extensions[name]; ok {
+			delete(c.accepted.Extensions, name)
+			k.updated(name).reload++
+		}
+		// Who runs with it goes on without, and answers 500 if it has no default.
+		c.accepted.Settled[link.Part{Kind: link.KindExtensions, Name: name}] = true
 		delete(k.kept, name)
 	}
 }

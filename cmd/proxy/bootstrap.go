@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -24,9 +25,6 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	registry := newRegistry(h)
 	boot, err := registry.Bootstrap(text)
 	if err != nil {
-		return err
-	}
-	if err := checkBootstrap(boot); err != nil {
 		return err
 	}
 	if f.mode == "validate" {
@@ -52,13 +50,21 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	return run(ctx, h, settings{
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial,
 		plane: planeOptions{
-			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second,
-			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node,
+			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second, gradual: f.drainStrategy != "immediate",
+			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
 			keep: keepStats(boot.StatsMatcher),
 		},
 		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),
-			"drain_strategy": f.drainStrategy, "mode": f.mode},
+			"drain_strategy": capital(f.drainStrategy), "mode": capital(f.mode), "restart_epoch": 0, "local_address_ip_version": "v4"},
 	})
+}
+
+// capital writes a word as Envoy's enums print.
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // readBootstrap reads the file, and puts --config-yaml over it.
@@ -108,18 +114,6 @@ func overlay(base, over map[string]any) {
 		}
 		base[k] = v
 	}
-}
-
-// checkBootstrap finds what only the whole shows: an ADS server that is none of
-// the static clusters. Envoy's words, which operators grep for.
-func checkBootstrap(b *config.Bootstrap) error {
-	if b.ADS == nil {
-		return nil
-	}
-	if _, ok := b.Static.Clusters[b.ADS.Cluster]; !ok {
-		return fmt.Errorf("Unknown gRPC client cluster '%s'", b.ADS.Cluster) //nolint:staticcheck // Envoy's sentence
-	}
-	return nil
 }
 
 func newLog(h host, level string, asJSON bool) (*slog.LevelVar, *slog.Logger, error) {

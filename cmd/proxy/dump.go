@@ -8,11 +8,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
-	"time"
 
 	"sluice/internal/config"
-	"sluice/listener"
 	"sluice/upstream"
 	"sluice/xdsclient"
 )
@@ -20,27 +17,22 @@ import (
 // dumper writes the admin pages that show state of several parts.
 type dumper struct{ process *process }
 
-func (d *dumper) listeners(ctx context.Context, w io.Writer, asJSON bool) error {
+func (d *dumper) listeners(_ context.Context, w io.Writer, asJSON bool) error {
 	type status struct {
 		Name    string `json:"name"`
 		Address any    `json:"local_address"`
 	}
-	var list []status
-	seen := map[string]bool{}
-	err := d.process.plane.listeners.Visit(ctx, func(_ int, c *config.Listener, _ listener.Counters) {
-		if seen[c.Name] {
-			return
-		}
-		seen[c.Name] = true
-		for _, a := range d.process.plane.listeners.Bound(c.Name) {
-			list = append(list, status{c.Name, map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}})
+	list := []status{}
+	for _, name := range d.process.plane.listeners.Names() {
+		for _, a := range d.process.plane.listeners.Bound(name) {
+			list = append(list, status{name, map[string]any{"socket_address": map[string]any{"address": a.Addr().String(), "port_value": a.Port()}}})
 			if !asJSON {
-				fmt.Fprintf(w, "%s::%s\n", c.Name, a)
+				fmt.Fprintf(w, "%s::%s\n", name, a)
 			}
 		}
-	})
-	if err != nil || !asJSON {
-		return err
+	}
+	if !asJSON {
+		return nil
 	}
 	return json.NewEncoder(w).Encode(map[string]any{"listener_statuses": list})
 }
@@ -53,6 +45,15 @@ func (d *dumper) clusters(ctx context.Context, w io.Writer, asJSON bool) error {
 	for _, c := range list {
 		name := c.Config.Name
 		fmt.Fprintf(w, "%[1]s::observability_name::%[1]s\n", name)
+		for i, priority := range [...]string{"default_priority", "high_priority"} {
+			b := &c.Config.Breakers[i]
+			for _, x := range [...]struct {
+				name string
+				max  uint32
+			}{{"max_connections", b.Connections}, {"max_pending_requests", b.Pending}, {"max_requests", b.Requests}, {"max_retries", b.Retries}} {
+				fmt.Fprintf(w, "%s::%s::%s::%d\n", name, priority, x.name, x.max)
+			}
+		}
 		for i := range c.Hosts {
 			h := &c.Hosts[i]
 			fmt.Fprintf(w, "%[1]s::%[2]s::health_flags::%[3]s\n%[1]s::%[2]s::weight::%[4]d\n%[1]s::%[2]s::hostname::%[5]s\n%[1]s::%[2]s::priority::%[6]d\n",
@@ -127,31 +128,6 @@ func (d *dumper) config(ctx context.Context, q url.Values) (body []byte, status 
 	})
 }
 
-func (d *dumper) certs(w io.Writer) error {
-	type certificate struct {
-		Path    string              `json:"path"`
-		Serial  string              `json:"serial_number"`
-		SANs    []map[string]string `json:"subject_alt_names"`
-		Days    string              `json:"days_until_expiration"`
-		From    time.Time           `json:"valid_from"`
-		Expires time.Time           `json:"expiration_time"`
-	}
-	var list []any
-	for _, s := range d.process.plane.allSecrets() {
-		if s.Certificate == nil || s.Certificate.Leaf == nil {
-			continue
-		}
-		leaf := s.Certificate.Leaf
-		c := certificate{Path: "<inline>", Serial: leaf.SerialNumber.Text(16), From: leaf.NotBefore, Expires: leaf.NotAfter,
-			Days: strconv.Itoa(int(time.Until(leaf.NotAfter).Hours() / 24))}
-		for _, u := range leaf.URIs {
-			c.SANs = append(c.SANs, map[string]string{"uri": u.String()})
-		}
-		list = append(list, map[string]any{"cert_chain": []certificate{c}, "ca_cert": []any{}})
-	}
-	return json.NewEncoder(w).Encode(map[string]any{"certificates": list})
-}
-
 // waiting lists what linking still waits for.
 func (d *dumper) waiting(w io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
@@ -164,7 +140,11 @@ func (d *dumper) waiting(w io.Writer) error {
 		Name  string   `json:"name"`
 		Names []string `json:"target_names"`
 	}
-	list := []unready{}
+	if len(s.Waiting) == 0 {
+		_, err := io.WriteString(w, "{}\n")
+		return err
+	}
+	var list []unready
 	for _, x := range s.Waiting {
 		list = append(list, unready{x.Resource, []string{x.Part.Kind.String() + " " + x.Part.Name}})
 	}

@@ -49,10 +49,12 @@ type planeOptions struct {
 	workers     int
 	visibleWait bool
 	drain       time.Duration
+	gradual     bool
 	flush       time.Duration
 	maxConns    uint64
 	keep        func(cluster string) bool
 	node        *config.Node
+	runtime     config.Struct
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
@@ -71,6 +73,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
 	env := func(name string) string { v, _ := h.lookup(name); return v }
 	node := telemetry.NewNode(o.node, nil)
+	frame := metadataexchange.Frame(node.Any)
 	p.reports = newReporting(p, node, env)
 	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
@@ -79,12 +82,18 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters), Log: p.reports.relay.Log},
-		Refused: p.reports.refused,
-		Count:   p.reports.count, PeerFrame: metadataexchange.Frame(node.Any), PeerMetadata: peerMetadata,
-		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, MaxConnections: int64(o.maxConns),
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live},
+		Closed: p.reports.closed,
+		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
+		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
+}
+
+// limit is envoy.resource_limits.listener.NAME.connection_limit.
+func (o planeOptions) limit(name string) int {
+	v, _ := o.runtime["envoy.resource_limits.listener."+name+".connection_limit"].(float64)
+	return int(v)
 }
 
 // failing reports that the process is told to fail its health checks.
@@ -127,6 +136,10 @@ func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
 	p.http.Apply(s.Routes)
+	if err := p.http.Rediscover(s.Listeners); err != nil {
+		p.log.Error("discovered filters", "error", err)
+	}
+	defer p.http.Retire(s.Listeners)
 	return p.listeners.Apply(ctx, s.Listeners)
 }
 
@@ -137,13 +150,10 @@ func (p *plane) secret(name string) *config.Secret {
 	return nil
 }
 
-func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, _ *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
-	t, err := p.http.Build(m, l)
+func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, c *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
+	t, err := p.http.Terminal(m, l, c)
 	if err != nil {
 		p.log.Error("connection manager", "listener", l.Name, "error", err)
-	}
-	if t == nil {
-		return nil
 	}
 	return t
 }

@@ -44,23 +44,42 @@ func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {
 	return l.(*telemetry.Log)
 }
 
-// refused logs a connection that no terminal had: the listener's own access log.
-func (r *reporting) refused(c *downstream.Connection, flag, details string) {
+// closed writes the listener's own access log, of every connection.
+func (r *reporting) closed(c *downstream.Connection) {
+	if m := manager(c.Chain); m != nil && !c.Served {
+		r.plane.http.Refused(c.Conn.Worker().Index(), m)
+	}
 	if len(c.Listener.AccessLogs) == 0 {
 		return
 	}
 	facts := relay.Facts(c)
 	w := c.Conn.Worker()
-	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.Began, Start: c.Start, End: w.Now(), Remote: c.Src, Details: details}
-	if flag != "" {
-		record.Flags.Set(telemetry.FlagOf(flag))
+	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.Began, Start: c.Start, End: w.Now(), Remote: c.Src, Details: c.Details, Dynamic: c.Dynamic}
+	if c.Flag != "" {
+		record.Flags.Set(telemetry.FlagOf(c.Flag))
+	}
+	if c.Served {
+		record.BytesIn, record.BytesOut = c.Conn.BytesRead(), c.Conn.BytesWritten()
 	}
 	r.writers[w.Index()].Emit(r.log(c.Listener, c.Listener.AccessLogs), &record)
 }
 
+// manager gives the connection manager of a chain, nil for none.
+func manager(c *config.FilterChain) *config.HTTPConnectionManager {
+	if c == nil {
+		return nil
+	}
+	for _, f := range c.Filters {
+		if m, ok := f.(*config.HTTPConnectionManager); ok {
+			return m
+		}
+	}
+	return nil
+}
+
 // count adds to a statistic that a network filter names itself, such as
 // "tcp.rbac.allowed".
-func (r *reporting) count(w *worker.Worker, stat string) {
+func (r *reporting) count(w *worker.Worker, stat string, by uint64) {
 	i := w.Index()
 	prefix, name, _ := strings.Cut(stat, ".")
 	g := r.named[i][prefix]
@@ -70,11 +89,11 @@ func (r *reporting) count(w *worker.Worker, stat string) {
 	}
 	for j := range g.Stats {
 		if g.Stats[j].Name == name {
-			g.Values[j]++
+			g.Values[j] += by
 			return
 		}
 	}
-	g.Stats, g.Values = append(g.Stats, telemetry.Stat{Name: name}), append(g.Values, 1)
+	g.Stats, g.Values = append(g.Stats, telemetry.Stat{Name: name}), append(g.Values, by)
 }
 
 // peerMetadata keeps what a TCP peer told of itself: msg is valid only during the call.

@@ -59,7 +59,7 @@ type Cluster struct {
 	Keepalive       Keepalive
 	BufferLimit     int // 1 MiB when absent
 	TLS             *UpstreamTLS
-	ProxyProtocol   int // transport socket wrapper: 0 none, 1, 2
+	ProxyProtocol   *ProxyHeader // transport socket wrapper; nil: none
 	SocketMatches   []SocketMatch
 	HTTP            HTTPProtocol
 	Metadata        Metadata
@@ -109,7 +109,21 @@ type SocketMatch struct {
 	Match         map[string]string
 	TLS           *UpstreamTLS
 	Internal      bool
-	ProxyProtocol int
+	ProxyProtocol *ProxyHeader
+}
+
+// ProxyHeader is sent ahead on upstream connections. Version 1 has no TLVs.
+type ProxyHeader struct {
+	Version int
+	Pass    []byte // types of the client's TLVs that go on; see PassAll
+	PassAll bool
+	Added   []TLV
+}
+
+// TLV is one of a PROXY header of version 2.
+type TLV struct {
+	Type  byte
+	Value []byte
 }
 
 // LoadAssignment is the endpoints of one cluster. Hash is over its bytes.

@@ -139,7 +139,10 @@ type LocalRateLimit struct {
 type Buffer struct{ MaxBytes int }
 
 // HeaderMutationFilter is envoy.filters.http.header_mutation.
-type HeaderMutationFilter struct{ Request, Response []HeaderMutation }
+type HeaderMutationFilter struct {
+	Request, Response []HeaderMutation
+	MostSpecificWins  bool // overrides act from the table's to the route's
+}
 
 func (*DisabledFilter) httpPolicy()       {}
 func (*EnabledFilter) httpPolicy()        {}

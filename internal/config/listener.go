@@ -37,9 +37,10 @@ type Listener struct {
 	FiltersTimeout      time.Duration // listener_filters_timeout; 0: wait for ever
 	ContinueOnTimeout   bool
 	Chains              []*FilterChain
-	DefaultChain        *FilterChain // nil: none
-	BufferLimit         int          // per_connection_buffer_limit_bytes; 1 MiB when absent
-	StatPrefix          string       // default: the address
+	DefaultChain        *FilterChain  // nil: none
+	Matcher             *ChainMatcher // chooses by the chains' names; nil: their Match does
+	BufferLimit         int           // per_connection_buffer_limit_bytes; 1 MiB when absent
+	StatPrefix          string        // "": statistics go by the bound address
 	AccessLogs          []*AccessLog
 	IgnoreGlobalCxLimit bool
 	DrainModifyOnly     bool // drain_type MODIFY_ONLY
@@ -79,7 +80,20 @@ func (i *Inspector) Disabled(port uint16) bool {
 type OriginalSrc struct{ Mark uint32 }
 
 // ProxyProtocol reads a PROXY header (v1 or v2) first.
-type ProxyProtocol struct{ AllowWithoutHeader bool }
+type ProxyProtocol struct {
+	AllowWithoutHeader bool
+	StatPrefix         string  // with a dot at its end, or ""
+	Disallowed         [2]bool // by version
+	Rules              []TLVRule
+	Pass               []byte // types of TLVs that upstream PROXY headers may have; see PassAll
+	PassAll            bool
+}
+
+// TLVRule puts the value of a TLV into dynamic metadata.
+type TLVRule struct {
+	Type           byte
+	Namespace, Key string
+}
 
 // FilterChain is what is done with the connections that fit Match.
 type FilterChain struct {
@@ -165,6 +179,20 @@ type MetadataExchange struct {
 // NetworkStats is istio.stats on a TCP chain.
 type NetworkStats struct{ Stats *IstioStats }
 
+// ConnectionRate is envoy.filters.network.local_ratelimit.
+type ConnectionRate struct {
+	StatPrefix string
+	ShareKey   string // "": a bucket of its own
+	Bucket     TokenBucket
+	Off        bool // runtime_enabled's default_value is false
+}
+
+// TokenBucket gives Fill tokens each Interval, and holds at most Max.
+type TokenBucket struct {
+	Max, Fill uint32
+	Interval  time.Duration
+}
+
 // NetworkRBAC is envoy.filters.network.rbac.
 type NetworkRBAC struct{ RBAC *RBAC }
 
@@ -177,6 +205,7 @@ func (*DirectResponse) networkFilter()        {}
 func (*MetadataExchange) networkFilter()      {}
 func (*NetworkStats) networkFilter()          {}
 func (*NetworkRBAC) networkFilter()           {}
+func (*ConnectionRate) networkFilter()        {}
 func (*SNICluster) networkFilter()            {}
 func (*HTTPConnectionManager) networkFilter() {}
 

@@ -59,10 +59,11 @@ type HeaderMatch struct {
 }
 
 // QueryMatch is Envoy's QueryParameterMatcher: with String nil the parameter
-// only has to be present.
+// only has to be present, or absent.
 type QueryMatch struct {
 	Name   string
 	String *StringMatch
+	Absent bool
 }
 
 // Prefixes is a CIDR list.

@@ -71,11 +71,6 @@ type Route struct {
 	StatPrefix       string
 	RetryBufferLimit int // -1: unset
 	Tracing          *RouteTracing
-	// Filters is the HCM's filter list with PerFilter of the route, virtual host
-	// and table merged in, made by link; nil until linked, when nothing
-	// overrides, and when HCMs with different filters share the table: then
-	// whoever compiles the table merges PerFilter itself.
-	Filters []HTTPFilter
 }
 
 // RouteTracing overrides the HCM's sampling for a route; nil members don't.
@@ -105,11 +100,20 @@ type RouteMatch struct {
 	Regex      *regexp.Regexp
 	Headers    []HeaderMatch
 	Query      []QueryMatch
+	Cookies    []CookieMatch
 	Fraction   *Percent // runtime_fraction
 	GRPC       bool
 	TLSPresent *bool // tls_context.presented
 	TLSValid   *bool
 	Metadata   []MetadataMatch
+}
+
+// CookieMatch matches the first cookie of a name; an absent cookie is a value
+// that doesn't match.
+type CookieMatch struct {
+	Name   string
+	String *StringMatch
+	Invert bool
 }
 
 // MetadataMatch matches dynamic metadata of the request.

@@ -12,10 +12,12 @@ import (
 type TLSParams struct {
 	Min, Max     uint16
 	Ciphers      []uint16
+	EqualCiphers [][]uint16 // groups of equal preference in Ciphers: there the client's order counts
 	Curves       []tls.CurveID
 	ALPN         []string
 	Certificates []SecretRef // own certificates: SDS names or inline
 	Validation   *Validation // nil: the peer isn't verified
+	Tickets      SecretRef   // of a server: session_ticket_keys; empty: keys of its own
 }
 
 // SecretRef names a secret, or holds it. Name goes through Snapshot.Secrets
@@ -48,6 +50,7 @@ type DownstreamTLS struct {
 	SessionTimeout    int // seconds; 0: default
 	PreferClientOrder bool
 	OCSPStaple        bool
+	FullScan          bool // full_scan_certs_on_sni_mismatch
 }
 
 // UpstreamTLS originates TLS.

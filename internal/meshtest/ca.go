@@ -12,15 +12,16 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"net/url"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/types/known/emptypb"
+	security "istio.io/api/security/v1alpha1"
 )
 
 // CA is a root that signs workload certificates as istiod does.
@@ -31,8 +32,10 @@ type CA struct {
 	// Signed counts the certificates given out.
 	Signed atomic.Int64
 
-	key  crypto.Signer
-	root *x509.Certificate
+	key    crypto.Signer
+	root   *x509.Certificate
+	mu     sync.Mutex
+	tokens map[string]string // → SPIFFE id
 }
 
 // NewCA makes a root.
@@ -61,7 +64,7 @@ func certPEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// Server gives a server certificate for DNS names.
+// Server gives a server certificate for DNS names and IP addresses.
 func (c *CA) Server(names ...string) (*tls.Certificate, error) {
 	return c.issue(names, "")
 }
@@ -91,10 +94,18 @@ func (c *CA) sign(key crypto.PublicKey, names []string, id string, ttl time.Dura
 		return nil, fmt.Errorf("making a serial number: %w", err)
 	}
 	t := &x509.Certificate{
-		SerialNumber: serial, DNSNames: names, NotBefore: time.Now().Add(-2 * time.Minute), NotAfter: time.Now().Add(ttl),
+		SerialNumber: serial, NotBefore: time.Now().Add(-2 * time.Minute), NotAfter: time.Now().Add(ttl),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		ip := net.ParseIP(n)
+		if ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		}
+		return ip != nil
+	})
+	t.DNSNames = names
 	if id != "" {
 		u, err := url.Parse(id)
 		if err != nil {
@@ -110,74 +121,67 @@ func (c *CA) sign(key crypto.PublicKey, names []string, id string, ttl time.Dura
 	return der, nil
 }
 
-// register adds istio.v1.auth.IstioCertificateService. Its messages are read and
-// written as wire bytes, in the unknown fields of an empty message.
-func (c *CA) register(s *grpc.Server) {
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "istio.v1.auth.IstioCertificateService",
-		HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "CreateCertificate", Handler: func(_ any, ctx context.Context, dec func(any) error, wrap grpc.UnaryServerInterceptor) (any, error) {
-			in := &emptypb.Empty{}
-			if err := dec(in); err != nil {
-				return nil, err
-			}
-			handle := func(_ context.Context, req any) (any, error) { return c.create(req.(*emptypb.Empty)) }
-			if wrap == nil {
-				return handle(ctx, in)
-			}
-			return wrap(ctx, in, &grpc.UnaryServerInfo{FullMethod: "CreateCertificate"}, handle)
-		}}},
-	}, c)
+// Token makes a token for a service account: certificates for its bearer carry
+// that identity, whatever is asked for.
+func (c *CA) Token(namespace, account string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	token := "embedded-" + namespace + "-" + account + "-" + rand.Text()
+	if c.tokens == nil {
+		c.tokens = map[string]string{}
+	}
+	c.tokens[token] = "spiffe://cluster.local/ns/" + namespace + "/sa/" + account
+	return token
 }
 
-func (c *CA) create(in *emptypb.Empty) (*emptypb.Empty, error) {
-	csr, ttl := readRequest(in.ProtoReflect().GetUnknown())
-	if c.Lifetime > 0 {
-		ttl = c.Lifetime
+// holder gives the identity of a token, "" for none; some says that there are
+// tokens. c may be nil.
+func (c *CA) holder(token string) (id string, some bool) {
+	if c == nil {
+		return "", false
 	}
-	b, _ := pem.Decode(csr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tokens[token], len(c.tokens) > 0
+}
+
+// signer is istiod's certificate service.
+type signer struct {
+	security.UnimplementedIstioCertificateServiceServer
+	ca    *CA
+	plane *Plane
+}
+
+// CreateCertificate signs a CSR: leaf first, root last.
+func (s signer) CreateCertificate(ctx context.Context, in *security.IstioCertificateRequest) (*security.IstioCertificateResponse, error) {
+	id, err := s.plane.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b, _ := pem.Decode([]byte(in.GetCsr()))
 	if b == nil {
-		return nil, status.Error(codes.InvalidArgument, "CSR isn't PEM")
+		return nil, status.Error(codes.InvalidArgument, "csr: no PEM block")
 	}
 	r, err := x509.ParseCertificateRequest(b.Bytes)
-	if err != nil || r.CheckSignature() != nil || len(r.URIs) != 1 {
-		return nil, status.Error(codes.InvalidArgument, "CSR is broken")
+	if err == nil {
+		err = r.CheckSignature()
 	}
-	der, err := c.sign(r.PublicKey, nil, r.URIs[0].String(), ttl)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "csr: %v", err)
+	}
+	if id == "" {
+		if len(r.URIs) != 1 {
+			return nil, status.Error(codes.InvalidArgument, "csr: wants one URI")
+		}
+		id = r.URIs[0].String()
+	}
+	ttl := time.Duration(in.GetValidityDuration()) * time.Second
+	if s.ca.Lifetime > 0 {
+		ttl = s.ca.Lifetime
+	}
+	der, err := s.ca.sign(r.PublicKey, nil, id, ttl)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	var out []byte
-	for _, p := range [][]byte{certPEM(der), c.RootPEM} {
-		out = protowire.AppendTag(out, 1, protowire.BytesType)
-		out = protowire.AppendBytes(out, p)
-	}
-	reply := &emptypb.Empty{}
-	reply.ProtoReflect().SetUnknown(out)
-	return reply, nil
-}
-
-func readRequest(b []byte) (csr []byte, ttl time.Duration) {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return csr, ttl
-		}
-		b = b[n:]
-		switch {
-		case num == 1 && typ == protowire.BytesType:
-			csr, n = protowire.ConsumeBytes(b)
-		case num == 3 && typ == protowire.VarintType:
-			var v uint64
-			v, n = protowire.ConsumeVarint(b)
-			ttl = time.Duration(v) * time.Second
-		default:
-			n = protowire.ConsumeFieldValue(num, typ, b)
-		}
-		if n < 0 {
-			return csr, ttl
-		}
-		b = b[n:]
-	}
-	return csr, ttl
+	return &security.IstioCertificateResponse{CertChain: []string{string(certPEM(der)), string(s.ca.RootPEM)}}, nil
 }

@@ -1,6 +1,8 @@
-// Package meshtest is a control plane in a box: an ADS server in both forms and
-// Istio's certificate service, on one TLS or plaintext port. Tests and the demo
-// use it in place of istiod; the product never links it.
+// Package meshtest is a control plane in a box: an ADS server in both forms
+// (go-control-plane's) and Istio's certificate service, on one TLS or plaintext
+// port, and the real sidecar as a process beside it. Tests and the demo use it
+// in place of istiod; the product never links it. It is real gRPC on a real
+// port; only the policy in it is small.
 package meshtest
 
 import (
@@ -8,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -24,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	security "istio.io/api/security/v1alpha1"
 )
 
 // Resources is one whole state, of Envoy messages.
@@ -33,10 +37,15 @@ type Resources struct {
 
 // Options of a Plane.
 type Options struct {
-	Listen string // "127.0.0.1:0" when empty
-	CA     *CA    // signs and serves; nil: plaintext, no certificate service
-	// Token is the bearer token that calls must carry; "" takes any caller.
+	Listen   string       // "127.0.0.1:0" when empty
+	Listener net.Listener // serve here instead; Close closes it
+	CA       *CA          // signs and serves; nil: plaintext, no certificate service
+	Hosts    []string     // of the plane's certificate; istiod's name and localhost when nil
+	// Token is a bearer token that calls may carry; so are those the CA has made.
+	// With neither any caller is taken.
 	Token string
+	// Log is told of refusals; nil: nobody.
+	Log *slog.Logger
 }
 
 // Plane is a running control plane.
@@ -44,6 +53,7 @@ type Plane struct {
 	Address string
 	CA      *CA
 
+	log    *slog.Logger
 	cache  cache.SnapshotCache
 	server *grpc.Server
 	cancel context.CancelFunc
@@ -51,59 +61,85 @@ type Plane struct {
 
 	mu    sync.Mutex
 	nacks []string
-	nodes map[string]*core.Node
+	node  *core.Node
+	pods  map[string]bool // with a state of their own
+	last  int             // version of the last pod's state
 	token atomic.Pointer[string]
 	// Streams counts the ADS streams that were opened.
 	Streams atomic.Int64
 }
 
-// everyone puts all nodes under one key: one plane serves one workload.
-type everyone struct{}
+// keys says whose state a node gets: that of its address, the second part of the
+// id TYPE~ADDRESS~POD~DOMAIN, if there is one, else the one for all.
+type keys struct{ *Plane }
 
-// ID gives the same key for all.
-func (everyone) ID(*core.Node) string { return "all" }
+const everyone = "all"
+
+// ID gives the key of a node.
+func (k keys) ID(n *core.Node) string {
+	if parts := strings.Split(n.GetId(), "~"); len(parts) > 1 {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.pods[parts[1]] {
+			return parts[1]
+		}
+	}
+	return everyone
+}
 
 // Start listens and serves until Close.
 func Start(o Options) (*Plane, error) {
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
+	l := o.Listener
+	if l == nil {
+		if o.Listen == "" {
+			o.Listen = "127.0.0.1:0"
+		}
+		var err error
+		if l, err = net.Listen("tcp", o.Listen); err != nil {
+			return nil, fmt.Errorf("listening: %w", err)
+		}
 	}
-	l, err := net.Listen("tcp", o.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("listening: %w", err)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Plane{Address: l.Addr().String(), CA: o.CA, cache: cache.NewSnapshotCache(true, everyone{}, nil), cancel: cancel, nodes: map[string]*core.Node{}}
+	p := &Plane{Address: l.Addr().String(), CA: o.CA, log: o.Log, cancel: cancel, pods: map[string]bool{}}
+	p.cache = cache.NewSnapshotCache(true, keys{p}, nil)
 	p.SetToken(o.Token)
+	options, err := p.options(o)
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, l.Close())
+	}
+	p.server = grpc.NewServer(options...)
+	discovery.RegisterAggregatedDiscoveryServiceServer(p.server, xds.NewServer(ctx, p.cache, p.callbacks()))
+	if o.CA != nil {
+		security.RegisterIstioCertificateServiceServer(p.server, signer{ca: o.CA, plane: p})
+	}
+	p.wg.Go(func() { _ = p.server.Serve(l) })
+	return p, nil
+}
+
+func (p *Plane) options(o Options) ([]grpc.ServerOption, error) {
 	options := []grpc.ServerOption{
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-			if err := p.authenticate(ctx); err != nil {
-				return nil, err
-			}
-			return h(ctx, req)
-		}),
 		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-			if err := p.authenticate(s.Context()); err != nil {
+			if _, err := p.identify(s.Context()); err != nil {
 				return err
 			}
 			return h(srv, s)
 		}),
 	}
-	if o.CA != nil {
-		cert, err := o.CA.Server("istiod.istio-system.svc", "localhost")
-		if err != nil {
-			cancel()
-			return nil, errors.Join(err, l.Close())
-		}
-		options = append(options, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12})))
+	if o.CA == nil {
+		return options, nil
 	}
-	p.server = grpc.NewServer(options...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(p.server, xds.NewServer(ctx, p.cache, p.callbacks()))
-	if o.CA != nil {
-		o.CA.register(p.server)
+	if o.Hosts == nil {
+		o.Hosts = []string{"istiod.istio-system.svc", "localhost"}
 	}
-	p.wg.Go(func() { _ = p.server.Serve(l) })
-	return p, nil
+	cert, err := o.CA.Server(o.Hosts...)
+	if err != nil {
+		return nil, err
+	}
+	return append(options, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12}))), nil
 }
 
 // Close ends every stream and waits for the server.
@@ -116,22 +152,32 @@ func (p *Plane) Close() {
 // SetToken changes the token that calls must carry.
 func (p *Plane) SetToken(token string) { p.token.Store(&token) }
 
-func (p *Plane) authenticate(ctx context.Context) error {
-	want := *p.token.Load()
-	if want == "" {
-		return nil
-	}
+// identify gives the SPIFFE id of a call's token: "" for a token, or a lack of
+// one, that stands for anybody.
+func (p *Plane) identify(ctx context.Context) (id string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	for _, v := range md.Get("authorization") {
-		if strings.TrimPrefix(v, "Bearer ") == want {
-			return nil
-		}
+	bearer := ""
+	if v := md.Get("authorization"); len(v) > 0 {
+		bearer = strings.TrimSpace(strings.TrimPrefix(v[0], "Bearer "))
 	}
-	return status.Error(codes.Unauthenticated, "authentication failure")
+	want := *p.token.Load()
+	if want != "" && bearer == want {
+		return "", nil
+	}
+	id, some := p.CA.holder(bearer)
+	if id == "" && (want != "" || some) {
+		return "", status.Error(codes.Unauthenticated, "authentication failure")
+	}
+	return id, nil
 }
 
-// Set makes r the whole state, under a version.
+// Set makes r the whole state of all pods without one of their own, under a
+// version.
 func (p *Plane) Set(version string, r Resources) error {
+	return p.set(everyone, version, r)
+}
+
+func (p *Plane) set(key, version string, r Resources) error {
 	snap, err := cache.NewSnapshot(version, map[resource.Type][]types.Resource{
 		resource.ClusterType: r.Clusters, resource.EndpointType: r.Endpoints, resource.ListenerType: r.Listeners,
 		resource.RouteType: r.Routes, resource.SecretType: r.Secrets, resource.ExtensionConfigType: r.Extensions,
@@ -139,7 +185,7 @@ func (p *Plane) Set(version string, r Resources) error {
 	if err != nil {
 		return fmt.Errorf("making a snapshot: %w", err)
 	}
-	return p.cache.SetSnapshot(context.Background(), "all", snap)
+	return p.cache.SetSnapshot(context.Background(), key, snap)
 }
 
 // NACKs gives the refusals that came in, "TYPE: text" each.
@@ -153,16 +199,17 @@ func (p *Plane) NACKs() []string {
 func (p *Plane) Node() *core.Node {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.nodes["last"]
+	return p.node
 }
 
 func (p *Plane) note(n *core.Node, url, refusal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n != nil {
-		p.nodes["last"] = n
+		p.node = n
 	}
 	if refusal != "" {
+		p.log.Warn("configuration refused", "type", url, "reason", refusal)
 		p.nacks = append(p.nacks, url[strings.LastIndexByte(url, '.')+1:]+": "+refusal)
 	}
 }

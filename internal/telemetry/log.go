@@ -61,7 +61,6 @@ type Writer struct {
 	Worker int
 	Format *Formatter
 	line   []byte
-	joined []byte
 }
 
 // Emit writes r to every logger of l that wants it; a nil l is none.

@@ -110,6 +110,7 @@ func (g *Group) Code(prefix string, code int) {
 // Set is one worker's metrics.
 type Set struct {
 	groups []*Group
+	before []func()
 	Istio  *IstioMetrics
 }
 
@@ -122,6 +123,10 @@ func (s *Set) Add(scope, name string, stats []Stat) *Group {
 	s.groups = append(s.groups, g)
 	return g
 }
+
+// Before has f run on the worker before each collection: it brings counters up to
+// date that nothing else does in time.
+func (s *Set) Before(f func()) { s.before = append(s.before, f) }
 
 // Remove takes a group out; its counts are gone.
 func (s *Set) Remove(g *Group) {
@@ -221,6 +226,9 @@ func merge(sum map[string]*Metric, m *Metric) {
 
 func (s *Set) collect() []Metric {
 	var out []Metric
+	for _, f := range s.before {
+		f()
+	}
 	for _, g := range s.groups {
 		out = g.collect(out)
 	}

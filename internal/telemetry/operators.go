@@ -24,6 +24,9 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 		}
 		return r.Flags.Append(dst, it.Op == "RESPONSE_FLAGS_LONG"), text
 	case "RESPONSE_CODE_DETAILS":
+		if r.Details == "" && r.Flags.Has(NFCF) {
+			return dst, text // Envoy's reply has details there, and they are empty
+		}
 		return appendUnderscored(dst, r.Details)
 	case "PROTOCOL":
 		return str(dst, r.Protocol.String())
@@ -48,10 +51,12 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 	case "HOSTNAME":
 		return str(dst, w.Hostname)
 	case "ENVIRONMENT":
-		if w.Env == nil {
-			return dst, missing
+		if w.Env != nil {
+			if v := w.Env(it.Arg); v != "" {
+				return str(dst, v)
+			}
 		}
-		return str(dst, w.Env(it.Arg))
+		return append(dst, '-'), text // a constant to Envoy, never a missing value
 	case "GRPC_STATUS", "GRPC_STATUS_NUMBER":
 		return grpcOp(dst, it, r)
 	case "LOCAL_REPLY_BODY":

@@ -25,3 +25,16 @@ func CipherName(id uint16) string {
 	name = strings.Replace(name, "_CBC_", "_", 1)
 	return strings.ReplaceAll(name, "_", "-")
 }
+
+// CurveName is BoringSSL's name of a key exchange group.
+func CurveName(c tls.CurveID) string {
+	switch c {
+	case tls.CurveP256:
+		return "P-256"
+	case tls.CurveP384:
+		return "P-384"
+	case tls.CurveP521:
+		return "P-521"
+	}
+	return c.String()
+}

@@ -5,12 +5,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"sluice/internal/config"
 )
@@ -24,7 +28,7 @@ type Secrets func(name string) *config.Secret
 type ServerContext struct {
 	config  *config.DownstreamTLS
 	secrets Secrets
-	built   atomic.Pointer[material]
+	built   built
 }
 
 // ClientContext is what a cluster needs for its handshakes. It is safe for
@@ -32,7 +36,14 @@ type ServerContext struct {
 type ClientContext struct {
 	config  *config.UpstreamTLS
 	secrets Secrets
-	built   atomic.Pointer[material]
+	built   built
+}
+
+// built is a context's material and how often secrets by name changed it.
+type built struct {
+	material atomic.Pointer[material]
+	mu       sync.Mutex // one builds at a time
+	updates  atomic.Uint64
 }
 
 // material is the outcome of resolved secrets: a tls.Config to clone and a
@@ -42,6 +53,7 @@ type material struct {
 	base     *tls.Config
 	certs    []*tls.Certificate
 	verifier *verifier // nil: the peer isn't verified
+	sessions *sessions // of a client; nil: none are kept
 	missing  bool
 }
 
@@ -57,6 +69,19 @@ func NewClientContext(c *config.UpstreamTLS, s Secrets) *ClientContext {
 
 // Ready reports whether all secrets are there.
 func (x *ServerContext) Ready() bool { return !x.current().missing }
+
+// Updates counts the secrets by name that were taken over, as Envoy's
+// ssl_context_update_by_sds does.
+func (x *ServerContext) Updates() uint64 { return x.built.updates.Load() }
+
+// Updates is explained at ServerContext.Updates.
+func (x *ClientContext) Updates() uint64 { return x.built.updates.Load() }
+
+// Refresh takes changed secrets over now instead of at the next handshake.
+func (x *ServerContext) Refresh() { x.current() }
+
+// Refresh is explained at ServerContext.Refresh.
+func (x *ClientContext) Refresh() { x.current() }
 
 // Ready reports whether all secrets are there.
 func (x *ClientContext) Ready() bool { return !x.current().missing }
@@ -78,12 +103,17 @@ func defaultSuites() []uint16 {
 	}
 }
 
-// current gives the material, built anew if a secret changed. Two goroutines
-// may build it at once; that costs time only.
-func current(built *atomic.Pointer[material], p *config.TLSParams, s Secrets, finish func(*material)) *material {
+// current gives the material, built anew if a secret changed.
+func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *material {
 	refs := resolve(p, s)
-	if m := built.Load(); m != nil && slices.Equal(m.refs, refs) {
+	if m := b.material.Load(); m != nil && slices.Equal(m.refs, refs) {
 		return m
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.material.Load()
+	if before != nil && slices.Equal(before.refs, refs) {
+		return before
 	}
 	m := &material{refs: refs, base: &tls.Config{
 		MinVersion:                  p.Min,
@@ -109,22 +139,44 @@ func current(built *atomic.Pointer[material], p *config.TLSParams, s Secrets, fi
 			m.missing = true
 		}
 	}
-	m.verifier, m.missing = newVerifier(p.Validation, refs[len(refs)-1], m.missing)
+	m.verifier, m.missing = newVerifier(p.Validation, refs[len(p.Certificates)], m.missing)
 	finish(m)
-	built.Store(m)
+	b.material.Store(m)
+	b.updates.Add(changed(before, m, p))
 	return m
 }
 
-// resolve finds the secrets of p: its certificates, then its validation context.
+// changed counts the secrets by name that m has and before hadn't.
+func changed(before, m *material, p *config.TLSParams) (n uint64) {
+	named := func(i int) bool {
+		if i < len(p.Certificates) {
+			return p.Certificates[i].Name != ""
+		}
+		if i == len(p.Certificates) {
+			return p.Validation != nil && p.Validation.Ref.Name != ""
+		}
+		return p.Tickets.Name != ""
+	}
+	for i, r := range m.refs {
+		if r != nil && named(i) && (before == nil || before.refs[i] != r) {
+			n++
+		}
+	}
+	return n
+}
+
+// resolve finds the secrets of p: its certificates, its validation context, its
+// ticket keys.
 func resolve(p *config.TLSParams, s Secrets) []*config.Secret {
-	refs := make([]*config.Secret, 0, len(p.Certificates)+1)
+	refs := make([]*config.Secret, 0, len(p.Certificates)+2)
 	for i := range p.Certificates {
 		refs = append(refs, lookup(&p.Certificates[i], s))
 	}
-	if p.Validation == nil {
-		return append(refs, nil)
+	var validation *config.Secret
+	if p.Validation != nil {
+		validation = lookup(&p.Validation.Ref, s)
 	}
-	return append(refs, lookup(&p.Validation.Ref, s))
+	return append(refs, validation, lookup(&p.Tickets, s))
 }
 
 func lookup(r *config.SecretRef, s Secrets) *config.Secret {
@@ -137,11 +189,10 @@ func lookup(r *config.SecretRef, s Secrets) *config.Secret {
 func serverBase(m *material, c *config.DownstreamTLS) {
 	b := m.base
 	b.SessionTicketsDisabled = c.DisableTickets
-	// Keys of its own for each material: a session must not outlive the trust it
-	// was made under.
-	var key [32]byte
-	rand.Read(key[:])
-	b.SetSessionTicketKeys([][32]byte{key})
+	b.SetSessionTicketKeys(ticketKeys(m.refs[len(m.refs)-1]))
+	if c.SessionTimeout > 0 {
+		limitSessions(b, time.Duration(c.SessionTimeout)*time.Second)
+	}
 	if m.verifier != nil {
 		b.ClientAuth = tls.RequestClientCert
 		if c.RequireClientCert {
@@ -153,9 +204,54 @@ func serverBase(m *material, c *config.DownstreamTLS) {
 	}
 }
 
+// ticketKeys are the configured ones, else a key of the material's own: a session
+// need not outlive the trust it was made under. crypto/tls takes 32 bytes and has
+// a format of its own, so that tickets are shared by our replicas, not by others.
+func ticketKeys(s *config.Secret) [][32]byte {
+	var keys [][32]byte
+	if s != nil {
+		for _, k := range s.TicketKeys {
+			keys = append(keys, sha256.Sum256(k))
+		}
+	}
+	if len(keys) == 0 {
+		keys = make([][32]byte, 1)
+		rand.Read(keys[0][:])
+	}
+	return keys
+}
+
+// limitSessions refuses tickets older than limit, of which crypto/tls knows only
+// its own of a week. The time goes along in the ticket.
+func limitSessions(b *tls.Config, limit time.Duration) {
+	b.WrapSession = func(cs tls.ConnectionState, s *tls.SessionState) ([]byte, error) {
+		s.Extra = append(s.Extra, binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix())))
+		return b.EncryptTicket(cs, s)
+	}
+	b.UnwrapSession = func(ticket []byte, cs tls.ConnectionState) (*tls.SessionState, error) {
+		s, err := b.DecryptTicket(ticket, cs)
+		if s == nil || err != nil || len(s.Extra) == 0 || len(s.Extra[0]) != 8 {
+			return nil, err
+		}
+		made := time.Unix(int64(binary.BigEndian.Uint64(s.Extra[0])), 0)
+		s.Extra = nil // the next ticket has its own
+		if time.Since(made) >= limit {
+			return nil, nil
+		}
+		return s, nil
+	}
+}
+
+// sessionsKept is the number of addresses whose sessions are kept, for each of
+// max_session_keys. Envoy keeps that many in all, and tries them on any host.
+const sessionsKept = 128
+
 func clientBase(m *material, c *config.UpstreamTLS) {
 	m.base.InsecureSkipVerify = true // VerifyConnection does it: SPIFFE ids aren't host names
 	m.base.ServerName = c.SNI
+	if c.MaxSessionKeys > 0 {
+		m.sessions = &sessions{limit: sessionsKept * c.MaxSessionKeys}
+	}
 	if m.base.MaxVersion == 0 {
 		m.base.MaxVersion = tls.VersionTLS12 // Envoy's default for clients
 	}
@@ -172,16 +268,16 @@ func (x *ServerContext) prepare(h *handshake) (*tls.Config, error) {
 	}
 	c := m.clone(h, true, "", false)
 	c.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-		h.local = choose(m.certs, hello)
+		h.local = choose(m.certs, hello, x.config.FullScan)
 		return h.local, nil
 	}
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		h.local = choose(m.certs, hello) // a resumed handshake doesn't ask again
+		h.local = choose(m.certs, hello, x.config.FullScan) // a resumed handshake doesn't ask again
 		if !curveFits(h.local, hello) {
 			h.verdict = &Error{Text: boring(243, "WRONG_CURVE", ""), alert: alertHandshake}
 			return nil, h.verdict
 		}
-		return adjust(c, m, hello, x.config.PreferClientOrder), nil
+		return adjust(c, m, hello, x.config), nil
 	}
 	return c, nil
 }
@@ -201,6 +297,9 @@ func (x *ClientContext) prepare(h *handshake, o ClientOptions) (*tls.Config, err
 	if o.ALPN != nil {
 		c.NextProtos = o.ALPN
 	}
+	if h.keepsSessions = m.sessions != nil; h.keepsSessions {
+		c.ClientSessionCache = sessionsOf{m.sessions, h, h.remote + " " + sni + " " + strings.Join(c.NextProtos, ",")}
+	}
 	if x.config.AllowRenegotiation {
 		c.Renegotiation = tls.RenegotiateFreelyAsClient
 	}
@@ -218,15 +317,16 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 	c := m.base.Clone()
 	c.KeyLogWriter = keyLog{h}
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
-		h.suite = cs.CipherSuite
+		h.suite, h.version = cs.CipherSuite, cs.Version
 		var e *Error
 		switch {
 		case h.needSNI && cs.ServerName == "":
 			e = &Error{Text: boring(1000+alertHandshake, "MISSING_SNI", ""), alert: alertHandshake}
 		case m.verifier != nil:
 			h.peer, e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+			h.untrusted = !m.verifier.vouches(cs.PeerCertificates, server)
 		case len(cs.PeerCertificates) > 0:
-			h.peer = newIdentity(cs.PeerCertificates)
+			h.peer, h.untrusted = newIdentity(cs.PeerCertificates), true
 		}
 		if e != nil {
 			h.verdict = e
@@ -239,7 +339,8 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 
 // choose picks the certificate as Envoy does: by server name, exact before
 // wildcard, among those the client can use; else the first usable, else the first.
-func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certificate {
+// A full scan prefers one with an elliptic key then.
+func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo, fullScan bool) *tls.Certificate {
 	if len(certs) == 1 {
 		return certs[0]
 	}
@@ -251,7 +352,7 @@ func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certifica
 		if !usable(c) {
 			continue
 		}
-		if first == nil {
+		if first == nil || fullScan && !isECDSA(first) && isECDSA(c) {
 			first = c
 		}
 		if hello.ServerName == "" || c.Leaf == nil {
@@ -273,6 +374,11 @@ func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo) *tls.Certifica
 		return first
 	}
 	return certs[0]
+}
+
+func isECDSA(c *tls.Certificate) bool {
+	_, ok := c.PrivateKey.(*ecdsa.PrivateKey)
+	return ok
 }
 
 // curveFits is BoringSSL's check for TLS 1.2: the client must support the curve
@@ -304,9 +410,9 @@ func usableBy(hello *tls.ClientHelloInfo, c *tls.Certificate) bool {
 
 // adjust makes crypto/tls agree with BoringSSL in two matters: no common ALPN
 // protocol is no error, and TLS 1.2 suites go by the server's order.
-func adjust(c *tls.Config, m *material, hello *tls.ClientHelloInfo, clientOrder bool) *tls.Config {
+func adjust(c *tls.Config, m *material, hello *tls.ClientHelloInfo, x *config.DownstreamTLS) *tls.Config {
 	noALPN := len(c.NextProtos) > 0 && len(hello.SupportedProtos) > 0 && !overlap(c.NextProtos, hello.SupportedProtos)
-	old := len(c.CipherSuites) > 0 && !clientOrder && (c.MaxVersion == tls.VersionTLS12 || !slices.Contains(hello.SupportedVersions, tls.VersionTLS13))
+	old := len(c.CipherSuites) > 0 && !x.PreferClientOrder && (c.MaxVersion == tls.VersionTLS12 || !slices.Contains(hello.SupportedVersions, tls.VersionTLS13))
 	if !noALPN && !old {
 		return nil
 	}
@@ -316,14 +422,48 @@ func adjust(c *tls.Config, m *material, hello *tls.ClientHelloInfo, clientOrder 
 		n.NextProtos = nil
 	}
 	if old {
-		for _, s := range c.CipherSuites {
-			if slices.Contains(hello.CipherSuites, s) && fits(s, m.certs, hello) {
-				n.CipherSuites = []uint16{s}
-				break
-			}
+		if s := firstCommon(c.CipherSuites, m, hello, x); s != 0 {
+			n.CipherSuites = []uint16{s}
 		}
 	}
 	return n
+}
+
+// firstCommon is the first suite in the server's order that both have and the
+// certificate allows; within a group of equal preference the client's order counts.
+func firstCommon(suites []uint16, m *material, hello *tls.ClientHelloInfo, x *config.DownstreamTLS) uint16 {
+	groups := x.EqualCiphers
+	if len(x.Ciphers) == 0 {
+		groups = defaultGroups()
+	}
+	common := func(s uint16) bool {
+		return slices.Contains(hello.CipherSuites, s) && fits(s, m.certs, hello, x.FullScan)
+	}
+	for _, s := range suites {
+		if !common(s) {
+			continue
+		}
+		for _, g := range groups {
+			if !slices.Contains(g, s) {
+				continue
+			}
+			for _, theirs := range hello.CipherSuites {
+				if slices.Contains(g, theirs) && common(theirs) {
+					return theirs
+				}
+			}
+		}
+		return s
+	}
+	return 0
+}
+
+// defaultGroups are the groups of equal preference in defaultSuites.
+func defaultGroups() [][]uint16 {
+	return [][]uint16{
+		{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256},
+		{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256},
+	}
 }
 
 func overlap(a, b []string) bool {
@@ -337,10 +477,10 @@ func overlap(a, b []string) bool {
 
 // fits reports whether the certificate that would be shown can be used with a
 // TLS 1.2 suite.
-func fits(suite uint16, certs []*tls.Certificate, hello *tls.ClientHelloInfo) bool {
+func fits(suite uint16, certs []*tls.Certificate, hello *tls.ClientHelloInfo, fullScan bool) bool {
 	only := *hello
 	only.CipherSuites = []uint16{suite}
-	return usableBy(&only, choose(certs, &only))
+	return usableBy(&only, choose(certs, &only, fullScan))
 }
 
 // sameCert reports whether two certificates are the same bytes.

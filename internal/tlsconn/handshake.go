@@ -42,18 +42,22 @@ type handshake struct {
 	eof   bool // no more bytes will come
 
 	// The goroutine's, until it ends.
-	left    int    // bytes of the current record that crypto/tls hasn't had
-	sent    []byte // everything written, to count records under the last key
-	inKey   []byte // traffic secrets, once known
-	outKey  []byte
-	hsKey   []byte // our handshake secret
-	suite   uint16
-	peer    *identity
-	needSNI bool
-	verdict *Error // why verification failed; its alert replaces crypto/tls's
-	alerted bool
-	local   *tls.Certificate // what we showed
-	mem     *memory          // takes over from the net.Conn for a legacy layer
+	left          int    // bytes of the current record that crypto/tls hasn't had
+	sent          []byte // everything written, to count records under the last key
+	inKey         []byte // traffic secrets, once known
+	outKey        []byte
+	hsKey         []byte // our handshake secret
+	suite         uint16
+	version       uint16
+	keepsSessions bool   // a client's
+	remote        string // a client's: where it connected to
+	peer          *identity
+	untrusted     bool // peer is taken as it is: nobody vouches for it
+	needSNI       bool
+	verdict       *Error // why verification failed; its alert replaces crypto/tls's
+	alerted       bool
+	local         *tls.Certificate // what we showed
+	mem           *memory          // takes over from the net.Conn for a legacy layer
 }
 
 // OnData collects, and wakes the goroutine when a whole record is there.
@@ -228,9 +232,10 @@ func (h *handshake) flushOut() {
 }
 
 // Close and the rest complete net.Conn.
-func (h *handshake) Close() error                     { return nil }
-func (h *handshake) LocalAddr() net.Addr              { return nil }
-func (h *handshake) RemoteAddr() net.Addr             { return nil }
+func (h *handshake) Close() error         { return nil }
+func (h *handshake) LocalAddr() net.Addr  { return nil }
+func (h *handshake) RemoteAddr() net.Addr { return &net.TCPAddr{} } // crypto/tls prints it
+
 func (h *handshake) SetDeadline(time.Time) error      { return nil }
 func (h *handshake) SetReadDeadline(time.Time) error  { return nil }
 func (h *handshake) SetWriteDeadline(time.Time) error { return nil }

@@ -65,6 +65,7 @@ type ClientOptions struct {
 func (p *Pool) Client(c *worker.Conn, x *ClientContext, o ClientOptions, limit time.Duration, done func(*State, error)) {
 	h := p.begin(c, limit, done)
 	h.client = true
+	h.remote = c.RemoteAddr().String()
 	h.setup = func() (*tls.Conn, error) {
 		cfg, err := x.prepare(h, o)
 		if err != nil {
@@ -147,7 +148,12 @@ func (h *handshake) shake() result {
 	cs := conn.ConnectionState()
 	r := result{state: describe(cs, h)}
 	if !h.pool.Legacy && cs.Version == tls.VersionTLS13 && owns(cs.CipherSuite) && h.inKey != nil && h.outKey != nil {
-		r.layer, err = h.takeover(cs.CipherSuite)
+		layer, err := h.takeover(cs.CipherSuite)
+		r.layer = layer
+		if h.client && h.keepsSessions && err == nil {
+			h.mem = &memory{}
+			layer.learner = &learner{conn: conn, mem: h.mem}
+		}
 		if err != nil {
 			return result{err: &Error{Text: "TLS_error:|" + err.Error() + ":TLS_error_end", Cause: err}}
 		}

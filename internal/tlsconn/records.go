@@ -40,6 +40,7 @@ type records struct {
 	idle    int    // records in a row without data
 	partial []byte // a handshake message in several records
 	eof     bool
+	learner *learner // nil: tickets are dropped
 }
 
 // Open implements worker.Layer.
@@ -61,12 +62,18 @@ func (r *records) Open(wire []byte) (plain []byte, used int, err error) {
 			break
 		}
 		used += headerLen + n
+		if r.learner != nil && !r.learner.see(in[:headerLen+n]) {
+			r.learner = nil
+		}
 		kind, p, ok := r.rd.open(in[:headerLen+n])
 		if !ok {
 			return wire[:w], used, r.fatal(alertBadMAC, "record doesn't authenticate")
 		}
 		if len(p) > maxPlain {
 			return wire[:w], used, r.fatal(alertOverflow, "plaintext of %d bytes", len(p))
+		}
+		if r.learner != nil && !r.learner.learn(kind, p) {
+			r.learner = nil
 		}
 		if kind == recordData && len(p) > 0 && len(r.partial) == 0 {
 			r.idle = 0

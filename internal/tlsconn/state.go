@@ -59,7 +59,7 @@ func describe(cs tls.ConnectionState, h *handshake) *State {
 		s.Peer, s.PeerURIs, s.PeerDNS, s.PeerSubject = id.certs, id.uris, id.dns, id.subject
 		s.PeerIssuer, s.PeerSerial, s.PeerHash = id.issuer, id.serial, id.hash
 	}
-	s.Verified = cs.HandshakeComplete && len(s.Peer) > 0 && h.verdict == nil
+	s.Verified = cs.HandshakeComplete && len(s.Peer) > 0 && h.verdict == nil && !h.untrusted
 	if h.local != nil && h.local.Leaf != nil {
 		leaf := h.local.Leaf
 		s.LocalURIs, s.LocalDNS, s.LocalSubject = uris(leaf), leaf.DNSNames, leaf.Subject.String()

@@ -92,6 +92,19 @@ func (r *verifier) check(peers []*x509.Certificate, server bool, sni string, aut
 	return id, r.named(peers[0], sni, autoSAN)
 }
 
+// vouches says whether peers that check lets pass are trusted too: with
+// ACCEPT_UNTRUSTED they need not be.
+func (r *verifier) vouches(peers []*x509.Certificate, server bool) bool {
+	if !r.accept || len(peers) == 0 {
+		return true
+	}
+	if r.roots == nil {
+		return false
+	}
+	_, e := r.trust(peers, server)
+	return e == nil
+}
+
 // named judges the leaf by what it is pinned to and called.
 func (r *verifier) named(leaf *x509.Certificate, sni string, autoSAN bool) *Error {
 	if r.accept {
@@ -181,7 +194,7 @@ func (r *verifier) chain(peers []*x509.Certificate, server bool) ([]*x509.Certif
 		return nil, asChainError(err, leaf)
 	}
 	for _, c := range chains {
-		if r.depth == 0 || len(c)-2 <= r.depth {
+		if len(c)-2 <= r.depth {
 			return c, nil
 		}
 	}

@@ -97,6 +97,7 @@ type Conn struct {
 	fd     int
 	flags  connFlags
 	linger time.Duration
+	stalls uint32
 }
 
 // defaultLinger is Envoy's delayed_close_timeout.

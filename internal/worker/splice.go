@@ -60,6 +60,15 @@ type splice struct {
 	p     *pipe
 	left  uint64      // to be read yet, where there is a bound
 	moved func(n int) // where there is a bound
+	waits bool        // for room at to
+}
+
+// stalled notes once that nothing is read until the receiver has room.
+func (s *splice) stalled(c *Conn) {
+	if !s.waits {
+		s.waits = true
+		c.stalls++
+	}
 }
 
 // Splice moves what arrives on c to dst inside the kernel, until c has nothing
@@ -92,6 +101,9 @@ func (c *Conn) startSplice(dst *Conn, s splice) bool {
 	c.enqueue()
 	return true
 }
+
+// Stalls counts the times that splicing stopped reading c because dst was full.
+func (c *Conn) Stalls() uint64 { return uint64(c.stalls) }
 
 // Splicing reports whether Splice is at work on c.
 func (c *Conn) Splicing() bool { return c.splice != nil }
@@ -126,6 +138,7 @@ func (c *Conn) spliceOn() bool {
 		}
 		return false
 	}
+	s.waits = false
 	size := uint64(spliceSize)
 	if s.moved != nil {
 		size = min(size, s.left)
@@ -158,12 +171,14 @@ func (c *Conn) spliceOut() bool {
 	to := s.to
 	for s.p.n > 0 {
 		if to.flags&blocked != 0 {
+			s.stalled(c)
 			return false
 		}
 		n, e := sysSplice(s.p.r, to.fd, s.p.n)
 		switch {
 		case e == unix.EAGAIN:
 			to.flags |= blocked
+			s.stalled(c)
 			return false
 		case e == unix.EINTR:
 		case e != 0:

@@ -31,8 +31,8 @@ const (
 type HTTP interface {
 	// Decode looks at a request's head, in the order of the chain.
 	Decode(x *Exchange, s *Slot) Verdict
-	// Encode looks at a response's head, in reverse order; a local reply passes
-	// the filters that its request had passed.
+	// Encode looks at a response's head, in reverse order. A local reply passes all
+	// filters, those that its request didn't reach too.
 	Encode(x *Exchange, s *Slot)
 }
 

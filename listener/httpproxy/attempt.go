@@ -59,6 +59,7 @@ func (t *attempt) OnStream(s httpmsg.Stream, c *pool.Conn) {
 	r.rec.UpstreamLocal, r.rec.UpstreamConn, r.rec.UpstreamTLS = c.Local, c.ID, c.TLS
 	r.rec.UpstreamProtocol = c.Protocol()
 	r.upstreamHead()
+	r.count("total")
 	now := r.local.worker.Now()
 	if r.rec.UpstreamSend == 0 {
 		r.rec.UpstreamSend = now
@@ -214,7 +215,7 @@ func (t *attempt) OnData(p []byte, end bool) {
 }
 
 func (r *request) filterResponse(p []byte, end bool) []byte {
-	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+	for i := len(r.chain.filters) - 1; i >= 0; i-- {
 		if b, ok := r.chain.filters[i].(filter.Body); ok {
 			p = b.EncodeData(&r.x, r.slot(i), p, end)
 		}
@@ -231,7 +232,7 @@ func (t *attempt) OnTrailers(h *httpmsg.Head) {
 	}
 	r.tail.CopyFrom(h)
 	r.rec.Trailers = &r.tail
-	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+	for i := len(r.chain.filters) - 1; i >= 0; i-- {
 		if f, ok := r.chain.filters[i].(filter.Trailers); ok {
 			f.EncodeTrailers(&r.x, r.slot(i), &r.tail)
 		}
@@ -309,6 +310,7 @@ func (t *attempt) cancel(kind httpmsg.ResetKind) {
 		if t.stream.HTTP2() {
 			t.r.cluster.Stats[pool.RqTxReset]++
 		}
+		t.conn.Drop()
 		t.stream.Reset(httpmsg.ResetReason{Kind: kindOr(kind, httpmsg.ResetLocal)})
 	}
 	t.release()

@@ -124,6 +124,6 @@ func (r *request) upstreamReply(c cause, words string) {
 	if c == causeOverflow && !r.proxy.config.Router.SuppressEnvoyHeaders {
 		a.Headers = func(h *httpmsg.Head) { h.SetString(httpmsg.XEnvoyOverloaded, "true") }
 	}
-	r.cluster.Count(status)
+	r.charge(status)
 	r.reply(a)
 }

@@ -1,6 +1,7 @@
 package httpproxy
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"sluice/internal/config"
@@ -143,6 +144,9 @@ func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 		if c.engine == nil {
 			return len(b)
 		}
+		if d := c.down; !c.draining && d.Draining {
+			c.onListenerDrain()
+		}
 	}
 	c.group.Values[rxBytes] += uint64(len(b))
 	c.engine.Flushed()
@@ -239,6 +243,9 @@ func (c *conn) OnClose(w *worker.Conn, err error) {
 		v[cxHTTP1Active]--
 	case c.h2 != nil:
 		v[cxHTTP2Active]--
+	}
+	if len(c.local.retired) > 0 {
+		c.local.drop(c.proxy.config.StatPrefix, c.group)
 	}
 	c.down.Gone()
 }
@@ -345,12 +352,8 @@ func (c *conn) leave() {
 		return
 	}
 	c.startDrain()
-	d := c.proxy.config.DrainTimeout
-	if d <= 0 {
-		d = 5 * time.Second
-	}
 	if !c.drain.Active() {
-		c.local.worker.Start(&c.drain, d)
+		c.local.worker.Start(&c.drain, c.drainTimeout())
 	}
 }
 
@@ -374,14 +377,36 @@ func (c *conn) onDrained() {
 	}
 }
 
+// onListenerDrain is the beginning of a drain. HTTP/2 can tell the client at
+// once; HTTP/1 tells it with the next response, and a connection closed before
+// would race the client's next request. The end of the drain time closes what is
+// left.
 func (c *conn) onListenerDrain() {
+	if c.h2 != nil && c.down.DrainOver == 0 {
+		c.drainClose()
+	}
+}
+
+// drainClose, called before each response, lets the client go once the listener
+// drains: at once, or in a gradual drain with a chance that grows.
+func (c *conn) drainClose() {
+	d := c.down
+	if !d.Draining || c.draining || c.engine == nil {
+		return
+	}
+	if over := int64(d.DrainOver); over > 0 && rand.Int64N(over) >= c.local.worker.Now()-d.DrainFrom {
+		return
+	}
 	c.group.Values[cxDrainClose]++
 	c.startDrain()
-	switch {
-	case c.h2 != nil:
-		// The second GOAWAY names the last request, a round trip later.
-		c.local.worker.Start(&c.drain, time.Second)
-	case c.active == 0:
-		c.wire.CloseWhenFlushed()
+	if c.h2 != nil { // the GOAWAY that names the last request comes a drain timeout later
+		c.local.worker.Start(&c.drain, c.drainTimeout())
 	}
+}
+
+func (c *conn) drainTimeout() time.Duration {
+	if d := c.proxy.config.DrainTimeout; d > 0 {
+		return d
+	}
+	return 5 * time.Second
 }

@@ -52,8 +52,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-const testFormat = "METHOD PATH CODE FLAGS DETAILS ATTEMPTS"
-
+// testLog writes METHOD PATH CODE FLAGS DETAILS ATTEMPTS.
 func testLog() *config.AccessLog {
 	op := func(op, arg string) config.FormatItem { return config.FormatItem{Op: op, Arg: arg} }
 	sp := config.FormatItem{Text: " "}

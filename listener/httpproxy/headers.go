@@ -6,6 +6,7 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
+	"sluice/listener/route"
 	"sluice/upstream/balance"
 )
 
@@ -204,8 +205,8 @@ func (r *request) hashOne(p *config.HashPolicy) (uint64, bool) {
 // hashCookie hashes a cookie, and makes one for the client where it has none
 // and the policy has a TTL.
 func (r *request) hashCookie(p *config.HashPolicy) (uint64, bool) {
-	if v, ok := cookie(&r.head, p.Name); ok {
-		return balance.Hash64([]byte(v), 0), true
+	if v, ok := route.Cookie(&r.head, p.Name); ok {
+		return balance.Hash64(v, 0), true
 	}
 	if p.TTL == nil {
 		return 0, false
@@ -246,20 +247,4 @@ func hexText(v uint64) string {
 			return string(b[i:])
 		}
 	}
-}
-
-// cookie finds a cookie by name.
-func cookie(h *httpmsg.Head, name string) (string, bool) {
-	for i := range h.Len() {
-		id, _, v, ok := h.Field(i)
-		if !ok || id != httpmsg.Cookie {
-			continue
-		}
-		for part := range strings.SplitSeq(string(v), ";") {
-			if k, val, found := strings.Cut(strings.TrimSpace(part), "="); found && k == name {
-				return strings.Trim(val, `"`), true
-			}
-		}
-	}
-	return "", false
 }

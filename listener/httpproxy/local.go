@@ -30,6 +30,7 @@ type local struct {
 	over     []*request // finished in this turn
 	reap     worker.Deferred
 	groups   map[string]*telemetry.Group // by stat_prefix
+	retired  map[string]bool             // stat_prefixes no listener has: gone with the last connection
 	own      netip.Addr                  // this machine's address, for x-forwarded-for
 
 	dateAt int64
@@ -41,7 +42,7 @@ type local struct {
 
 func newLocal(o *Options, i int) *local {
 	l := &local{worker: o.Workers[i], index: i, clusters: o.Clusters.Local(i), set: o.Sets[i], heads: &httpmsg.Pool{}, streams: &h2.Pool{},
-		rnd: rand.NewPCG(rand.Uint64(), rand.Uint64()), groups: make(map[string]*telemetry.Group), own: o.LocalAddress}
+		rnd: rand.NewPCG(rand.Uint64(), rand.Uint64()), groups: make(map[string]*telemetry.Group), retired: make(map[string]bool), own: o.LocalAddress}
 	l.log = telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(o.Env)}
 	l.reap.Run = l.recycle
 	l.countCodecs()
@@ -116,6 +117,27 @@ func (l *local) group(prefix string) *telemetry.Group {
 		l.groups[prefix] = g
 	}
 	return g
+}
+
+// retire gives up the groups whose stat_prefix isn't in use any more.
+func (l *local) retire(used map[string]bool) {
+	for prefix, g := range l.groups {
+		if used[prefix] {
+			delete(l.retired, prefix)
+			continue
+		}
+		l.retired[prefix] = true
+		l.drop(prefix, g)
+	}
+}
+
+// drop removes a retired group that has no connection left.
+func (l *local) drop(prefix string, g *telemetry.Group) {
+	if l.retired[prefix] && g.Values[cxActive] == 0 && l.groups[prefix] == g {
+		l.set.Remove(g)
+		delete(l.groups, prefix)
+		delete(l.retired, prefix)
+	}
 }
 
 func ms(d time.Duration) int64 { return int64(d / time.Millisecond) }

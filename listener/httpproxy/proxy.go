@@ -8,7 +8,6 @@
 package httpproxy
 
 import (
-	"errors"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -50,21 +49,15 @@ type Server struct {
 	mu     sync.Mutex
 	tables map[string]*holder
 	built  map[*config.HTTPConnectionManager]*Proxy
-	hashes map[string]uint64 // of the listeners whose managers are built
+	places map[place]*discovered
 }
 
 // holder is the current table of one route configuration name.
 type holder struct{ table atomic.Pointer[table] }
 
-// table is a compiled route configuration with the filter chains of its routes
-// for one connection manager.
-type table struct {
-	routes *route.Table
-}
-
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
-	s := &Server{opts: o, tables: make(map[string]*holder), built: make(map[*config.HTTPConnectionManager]*Proxy), hashes: make(map[string]uint64)}
+	s := &Server{opts: o, tables: make(map[string]*holder), built: make(map[*config.HTTPConnectionManager]*Proxy), places: make(map[place]*discovered)}
 	for i := range o.Workers {
 		s.locals = append(s.locals, newLocal(&o, i))
 	}
@@ -78,10 +71,10 @@ func (s *Server) Apply(routes map[string]*config.RouteConfiguration) {
 	defer s.mu.Unlock()
 	for name, c := range routes {
 		h := s.holder(name)
-		if t := h.table.Load(); t != nil && (t.routes.Config == c || c.Hash != 0 && t.routes.Config.Hash == c.Hash) {
+		if t := h.table.Load(); t != nil && t.routes.Config == c { // link keeps the pointers of what is unchanged
 			continue
 		}
-		h.table.Store(&table{routes: route.Compile(c)})
+		h.table.Store(s.table(c))
 	}
 	for name, h := range s.tables {
 		if routes[name] == nil {
@@ -107,12 +100,11 @@ type Proxy struct {
 	listener *config.Listener
 	routes   *holder
 	chain    *chain
-	chains   sync.Map // *config.Route with own filters → *chain
+	found    *discovered // nil: no filter is discovered
 	logs     *telemetry.Log
 	h1       []*h1.Options
 	h2       []*h2.Options
 	groups   []*telemetry.Group
-	server10 bool
 	name     []byte // server header
 	via      []byte
 	early    *route.Mutations
@@ -122,7 +114,20 @@ type Proxy struct {
 // Build compiles a connection manager. An access log that can't be opened is
 // reported with a Proxy that works without it.
 func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Proxy, error) {
-	p := &Proxy{server: s, config: m, listener: l, name: []byte(m.ServerName), via: []byte(m.Via),
+	return s.buildAt(m, l, nil)
+}
+
+// BuildIn is Build for a manager of chain c, whose discovered filters follow
+// Rediscover.
+func (s *Server) BuildIn(m *config.HTTPConnectionManager, l *config.Listener, c *config.FilterChain) (*Proxy, error) {
+	if !discovers(m) {
+		return s.buildAt(m, l, nil)
+	}
+	return s.buildAt(m, l, s.found(place{l.Name, c.Hash, m.StatPrefix}))
+}
+
+func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, found *discovered) (*Proxy, error) {
+	p := &Proxy{found: found, server: s, config: m, listener: l, name: []byte(m.ServerName), via: []byte(m.Via),
 		early: route.CompileMutations(m.EarlyHeaderMutation)}
 	if len(p.name) == 0 {
 		p.name = []byte("envoy")
@@ -133,10 +138,13 @@ func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Pr
 	if p.chain, err = p.build(m.Filters); err != nil {
 		return nil, err
 	}
-	if m.Routes != nil {
+	switch {
+	case p.found != nil && m.Routes != nil:
+		p.routes = &p.found.routes
+	case m.Routes != nil:
 		p.routes = &holder{}
-		p.routes.table.Store(&table{routes: route.Compile(m.Routes)})
-	} else {
+		p.routes.table.Store(s.table(m.Routes))
+	default:
 		s.mu.Lock()
 		p.routes = s.holder(m.RouteName)
 		s.mu.Unlock()
@@ -150,68 +158,32 @@ func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Pr
 	return p, logErr
 }
 
-// Prepare builds the connection managers of listeners that are new or changed,
-// before the listeners are applied, so that no worker has to. Errors are those
-// of access logs and filters; the managers work without.
-func (s *Server) Prepare(listeners []*config.Listener) error {
-	var errs []error
-	keep := make(map[string]bool, len(listeners))
-	for _, l := range listeners {
-		keep[l.Name] = true
-		if h, ok := s.hashes[l.Name]; ok && h == l.Hash && h != 0 {
-			continue
-		}
-		s.hashes[l.Name] = l.Hash
-		for _, c := range append(l.Chains[:len(l.Chains):len(l.Chains)], l.DefaultChain) {
-			if c == nil {
-				continue
-			}
-			for _, f := range c.Filters {
-				if m, ok := f.(*config.HTTPConnectionManager); ok {
-					_, err := s.proxy(m, l)
-					errs = append(errs, err)
-				}
-			}
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for m, p := range s.built {
-		if p.listener != nil && !keep[p.listener.Name] {
-			delete(s.built, m)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Terminal gives the terminal of an HTTP chain, built by Prepare or now.
-func (s *Server) Terminal(m *config.HTTPConnectionManager, l *config.Listener) downstream.Terminal {
-	p, err := s.proxy(m, l)
-	if p == nil {
-		return refusing{err}
-	}
-	return p
-}
-
-func (s *Server) proxy(m *config.HTTPConnectionManager, l *config.Listener) (*Proxy, error) {
+// Terminal gives the terminal of an HTTP chain. A connection manager is built
+// at its first connection, once for all workers: most of a mesh's listeners are
+// never used.
+func (s *Server) Terminal(m *config.HTTPConnectionManager, l *config.Listener, c *config.FilterChain) (downstream.Terminal, error) {
 	s.mu.Lock()
 	p := s.built[m]
 	s.mu.Unlock()
 	if p != nil {
 		return p, nil
 	}
-	p, err := s.Build(m, l)
-	if p != nil {
-		s.mu.Lock()
-		s.built[m] = p
-		s.mu.Unlock()
+	p, err := s.BuildIn(m, l, c)
+	if p == nil {
+		return refusing{}, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first := s.built[m]; first != nil { // another worker was quicker
+		return first, nil
+	}
+	s.built[m] = p
 	return p, err
 }
 
 // refusing ends the connections of a chain whose filters couldn't be built: a
 // required filter must not be passed by.
-type refusing struct{ err error }
+type refusing struct{}
 
 func (refusing) Serve(c *downstream.Connection) {
 	c.Conn.SetHandler(&ending{c})
@@ -260,48 +232,48 @@ func h2Options(m *config.HTTPConnectionManager, l *local) *h2.Options {
 type chain struct {
 	filters []filter.HTTP
 	bodies  bool // some look at content
+	list    []config.HTTPFilter
+	built   []filter.HTTP // by place in list; nil: off, or nothing to do
+}
+
+// add puts h at the end, unless it is nil: a filter with nothing to do.
+func (c *chain) add(h filter.HTTP) {
+	c.built = append(c.built, h)
+	if h == nil {
+		return
+	}
+	if _, ok := h.(filter.Body); ok {
+		c.bodies = true
+	}
+	c.filters = append(c.filters, h)
 }
 
 func (p *Proxy) build(list []config.HTTPFilter) (*chain, error) {
-	c := &chain{}
+	c := &chain{list: list}
 	for i := range list {
 		f := &list[i]
-		if f.Disabled || p.server.opts.Filters == nil {
+		if f.Disabled {
+			c.add(nil)
 			continue
 		}
-		if _, off := f.Policy.(*config.DisabledFilter); off {
-			continue
-		}
-		h, err := p.server.opts.Filters(f, p.config, p.listener)
+		h, err := p.make(f)
 		if err != nil {
 			return nil, err
 		}
-		if h == nil {
-			continue
-		}
-		if _, ok := h.(filter.Body); ok {
-			c.bodies = true
-		}
-		c.filters = append(c.filters, h)
+		c.add(h)
 	}
 	return c, nil
 }
 
-// chainOf gives the filters of a route: its own list where it overrides some.
-func (p *Proxy) chainOf(r *config.Route) *chain {
-	if r == nil || r.Filters == nil {
-		return p.chain
+// make builds one filter; nil when it does nothing.
+func (p *Proxy) make(f *config.HTTPFilter) (filter.HTTP, error) {
+	if _, off := f.Policy.(*config.DisabledFilter); off || p.server.opts.Filters == nil {
+		return nil, nil
 	}
-	if c, ok := p.chains.Load(r); ok {
-		return c.(*chain)
+	if f.Discovery != nil && f.Policy == nil {
+		return missing{}, nil
 	}
-	// The first request of a route builds its chain; another worker's may do so too.
-	c, err := p.build(r.Filters)
-	if err != nil {
-		c = p.chain // link has checked the policies: can't happen
-	}
-	p.chains.Store(r, c)
-	return c
+	return p.server.opts.Filters(f, p.config, p.listener)
 }
 
 func (p *Proxy) group(l *local) *telemetry.Group {
@@ -311,6 +283,15 @@ func (p *Proxy) group(l *local) *telemetry.Group {
 		p.groups[l.index] = g
 	}
 	return g
+}
+
+// Refused counts a connection whose handshake failed: Envoy's connection manager
+// is there before it. It is called on the worker.
+func (s *Server) Refused(worker int, m *config.HTTPConnectionManager) {
+	v := s.locals[worker].group(m.StatPrefix).Values
+	v[cxTotal]++
+	v[cxSSLTotal]++
+	v[cxDestroy]++
 }
 
 // Serve implements downstream.Terminal.

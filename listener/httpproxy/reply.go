@@ -68,6 +68,8 @@ func (r *request) local500(a filter.Reply) {
 		if !h.Has(httpmsg.ContentType) {
 			h.AddString(httpmsg.ContentType, kind)
 		}
+	} else {
+		h.Del(httpmsg.ContentType) // an edit of the route may have added one
 	}
 	if h.Status == 400 && r.conn.h1 != nil && !r.proxy.config.HTTP1.StreamErrorOnInvalid {
 		r.conn.h1.Drain() // what follows may not be what it seems

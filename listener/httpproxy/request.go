@@ -91,7 +91,7 @@ func (r *request) begin(c *conn, s httpmsg.Stream) {
 	l := r.local
 	r.proxy, r.conn, r.down, r.group = c.proxy, c, s, c.group
 	r.table = c.proxy.routes.table.Load()
-	r.chain, r.weighted = c.proxy.chain, -1
+	r.chain, r.weighted = c.proxy.filters(), -1
 	r.over = false
 	v := r.group.Values
 	v[rqTotal]++

@@ -221,6 +221,7 @@ func (r *request) retryHead(h *httpmsg.Head) bool {
 	if !p.active || !p.wantsHead(h) {
 		if p.counted && r.rec.Attempts > 1 {
 			r.cluster.Stats[pool.RqRetrySuccess]++
+			r.count("retry_success")
 		}
 		return false
 	}
@@ -351,6 +352,7 @@ func (p *retryPlan) allowed() bool {
 	st := r.cluster.Stats
 	if p.left <= 0 {
 		st[pool.RqRetryLimitExceeded]++
+		r.count("retry_limit_exceeded")
 		addFlag(r, telemetry.URX)
 		return false
 	}
@@ -358,6 +360,7 @@ func (p *retryPlan) allowed() bool {
 	b := r.cluster.Breakers(r.priority())
 	if !b.AllowRetry() {
 		st[pool.RqRetryOverflow]++
+		r.count("retry_overflow")
 		addFlag(r, telemetry.UO)
 		return false
 	}
@@ -417,6 +420,7 @@ func (r *request) onBackoff() {
 	r.waiting = false
 	if !r.over {
 		r.cluster.Stats[pool.RqRetry]++
+		r.count("retry")
 		r.try()
 	}
 }

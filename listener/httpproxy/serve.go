@@ -57,7 +57,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 // findRoute chooses the route by the request as it is now.
 func (r *request) findRoute() {
 	r.route, r.x.Route = nil, nil
-	r.chain = r.proxy.chain
+	r.chain = r.proxy.filters()
 	t := r.table
 	if t == nil {
 		return
@@ -80,7 +80,7 @@ func (r *request) findRoute() {
 		r.rec.Route, r.rec.RouteMetadata = c.Name, c.Metadata
 	}
 	r.rec.VirtualHost, r.rec.VirtualHostMetadata = found.Host.Config.Name, found.Host.Config.Metadata
-	r.chain = r.proxy.chainOf(found.Config)
+	r.chain = r.chainOf()
 	r.virtualCluster(found.Host.Config)
 }
 
@@ -254,7 +254,7 @@ func (r *request) try() {
 
 func (r *request) noHost() {
 	r.rec.Flags.Set(telemetry.UH)
-	r.cluster.Count(503)
+	r.charge(503)
 	r.reply(filter.Reply{Status: 503, Body: "no healthy upstream", Details: "no_healthy_upstream", GRPC: -1})
 }
 
@@ -269,7 +269,7 @@ func (r *request) respond(h *httpmsg.Head, end bool) {
 		r.resp.Del(httpmsg.XEnvoyUpstreamServiceTime)
 		r.setNumber(&r.resp, httpmsg.XEnvoyUpstreamServiceTime, (r.rec.ResponseHead-r.rec.RequestEnd)/1e6)
 	}
-	r.cluster.Count(h.Status)
+	r.charge(h.Status)
 	r.editResponse()
 	r.send(end)
 }
@@ -298,10 +298,11 @@ func (r *request) send(end bool) {
 	r.rec.Response = &r.resp
 	r.rec.Code = r.resp.Status
 	r.x.Response = &r.resp
-	for i := min(r.at, len(r.chain.filters)-1); i >= 0; i-- {
+	for i := len(r.chain.filters) - 1; i >= 0; i-- {
 		r.chain.filters[i].Encode(&r.x, r.slot(i))
 	}
 	r.finalHeaders()
+	r.conn.drainClose()
 	r.conn.leaveOnDrain()
 	r.rec.Code = r.resp.Status
 	r.rec.SendHead = r.local.worker.Now()
@@ -348,12 +349,8 @@ func (r *request) emit() {
 	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
 		g.Values[rq1xx+c-1]++
 	}
-	r.countVirtual()
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {
-		if i > r.at {
-			break
-		}
 		if l, ok := f.(filter.Logger); ok {
 			l.Log(&r.x, r.slot(i))
 		}
@@ -362,28 +359,4 @@ func (r *request) emit() {
 		}
 	}
 	r.local.log.Emit(r.proxy.logs, &r.rec)
-}
-
-// countVirtual counts the request for its virtual cluster and its route's
-// stat_prefix, where they are configured.
-func (r *request) countVirtual() {
-	if r.cluster == nil || r.rec.Code == 0 || r.route == nil {
-		return
-	}
-	prefix := r.route.Config.StatPrefix
-	virtual := r.rec.VirtualCluster
-	if virtual == "" && len(r.route.Host.Config.VirtualClusters) > 0 {
-		virtual = "other"
-	}
-	if virtual == "" && prefix == "" {
-		return
-	}
-	g := r.local.set.Named("vhost", r.rec.VirtualHost)
-	for _, p := range [...]struct{ kind, name string }{{"vcluster.", virtual}, {"route.", prefix}} {
-		if p.name != "" {
-			base := p.kind + p.name + ".upstream_rq_"
-			g.Inc(base + "total")
-			g.Code(base, r.rec.Code)
-		}
-	}
 }

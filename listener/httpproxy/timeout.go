@@ -306,10 +306,11 @@ func (r *request) onTimeout() {
 	flying := r.up.active || r.up.stream != nil
 	if flying {
 		r.cluster.Stats[pool.RqTimeout]++
+		r.count("timeout")
 		r.up.host.Report(upstream.LocalTimeout)
 	}
 	if flying && !r.headOut && !r.up.begun {
-		r.cluster.Count(504)
+		r.charge(504)
 	}
 	r.timedOut("response_timeout")
 }
@@ -347,7 +348,7 @@ func (t *attempt) onPerTry() {
 		return
 	}
 	if !r.headOut {
-		r.cluster.Count(504)
+		r.charge(504)
 	}
 	r.timedOut(details)
 }

@@ -6,12 +6,14 @@ package relay
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener/downstream"
 	"sluice/listener/filter/istiostats"
+	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/tcpproxy"
 	"sluice/upstream"
 	"sluice/upstream/balance"
@@ -19,7 +21,9 @@ import (
 )
 
 // Connect opens upstream connections for TCP chains; it is tcpproxy's Connect.
-func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
+// frame (of metadataexchange.Frame) goes ahead to upstreams that take part in
+// istio.metadata_exchange.
+func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 	return func(d *downstream.Connection, r *tcpproxy.Request, done func(tcpproxy.Upstream, error)) func() {
 		w := d.Conn.Worker()
 		c := clusters.Local(w.Index()).Get(r.Cluster)
@@ -27,20 +31,37 @@ func Connect(clusters *upstream.Clusters) tcpproxy.Connect {
 			return clusters.Local(w.Index()).Refuse(func() { done(tcpproxy.Upstream{}, &tcpproxy.Failure{Flag: "NC"}) })
 		}
 		var q upstream.Query
+		q.From = &upstream.From{Src: d.Src, Dst: d.Dst, TLVs: d.TLVs}
 		if d.Restored {
 			q.OriginalDst = d.Dst
 		}
 		if r.Filter != nil && r.Filter.HashSourceIP && d.Src.IsValid() {
 			q.Hash, q.HasHash = balance.Hash64([]byte(d.Src.Addr().Unmap().String()), 0), true
 		}
+		if r.Filter != nil && r.Filter.TunnelHost != nil {
+			return connectTunnel(c, d, r.Filter, &q, done)
+		}
 		return c.Connect(&q, func(s *upstream.Stream, err error) {
 			if err != nil {
 				done(tcpproxy.Upstream{}, failure(c, err))
 				return
 			}
-			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, Closed: func(error) { s.Close() }}, nil)
+			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, TLS: s.TLS, Peer: exchange(c.Config, s, frame),
+				Closed: s.Ended}, nil)
 		})
 	}
+}
+
+// exchange puts the metadata exchange around a connection that agreed on it. No
+// byte of it was opened yet: the handshake ended in this very call.
+func exchange(c *config.Cluster, s *upstream.Stream, frame []byte) *tcpproxy.Peer {
+	x := c.TCPExchange
+	if x == nil || s.ALPN != x.Protocol || s.Conn.Layer() == nil {
+		return nil
+	}
+	p := &tcpproxy.Peer{}
+	s.Conn.SetLayer(metadataexchange.Wrap(s.Conn.Layer(), frame, func(msg []byte) { p.Metadata = slices.Clone(msg) }))
+	return p
 }
 
 func failure(c *upstream.Cluster, err error) error {
@@ -72,6 +93,7 @@ type onWorker struct {
 	set    *telemetry.Set
 	writer telemetry.Writer
 	groups map[string]*telemetry.Group // by stat_prefix
+	live   tcpproxy.Live
 }
 
 // NewReports makes a Reports; sets are the workers', env answers
@@ -81,6 +103,10 @@ func NewReports(files *telemetry.Files, clusters *upstream.Clusters, sets []*tel
 	for i, s := range sets {
 		p.workers = append(p.workers, onWorker{set: s, groups: make(map[string]*telemetry.Group),
 			writer: telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(env)}})
+	}
+	for i := range p.workers {
+		on := &p.workers[i]
+		on.set.Before(func() { on.live.Each(func(t *tcpproxy.Record) { p.moved(i, t) }) })
 	}
 	return p
 }
@@ -102,44 +128,6 @@ func (p *Reports) log(f *config.TCPProxy) *telemetry.Log {
 	return l
 }
 
-// The counters of a TCP chain.
-const (
-	cxTotal = iota
-	cxNoRoute
-	cxIdle
-	cxMaxDuration
-	cxRx
-	cxTx
-)
-
-func tcpStats() []telemetry.Stat {
-	return []telemetry.Stat{{Name: "downstream_cx_total"}, {Name: "downstream_cx_no_route"}, {Name: "idle_timeout"},
-		{Name: "max_downstream_connection_duration"}, {Name: "downstream_cx_rx_bytes_total"}, {Name: "downstream_cx_tx_bytes_total"}}
-}
-
-func (p *Reports) count(w *onWorker, t *tcpproxy.Record) {
-	g := w.groups[t.Filter.StatPrefix]
-	if g == nil {
-		g = w.set.Add("tcp", t.Filter.StatPrefix, tcpStats())
-		w.groups[t.Filter.StatPrefix] = g
-	}
-	v := g.Values
-	v[cxTotal]++
-	v[cxRx] += t.Received
-	v[cxTx] += t.Sent
-	if t.IdleTimeout {
-		v[cxIdle]++
-	}
-	if t.MaxDuration {
-		v[cxMaxDuration]++
-	}
-	for _, f := range t.Flags {
-		if f == "NC" {
-			v[cxNoRoute]++
-		}
-	}
-}
-
 // Log implements tcpproxy.Options.Log.
 func (p *Reports) Log(t *tcpproxy.Record) {
 	d := t.Downstream
@@ -149,7 +137,7 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
-		UpstreamLocal: t.UpstreamLocal, UpstreamFailure: t.TransportFailure, Attempts: t.Attempts, Dynamic: d.Dynamic, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds}
+		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Dynamic}
 	if t.Started {
 		r.LogType = "TcpUpstreamConnected"
 	}
@@ -165,22 +153,21 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 			r.UpstreamHost = t.Host.Address.String()
 		}
 	}
+	if t.UpstreamPeer != nil {
+		r.UpstreamPeer = telemetry.ParsePeerAny(t.UpstreamPeer.Metadata)
+	}
 	for _, f := range t.Flags {
 		r.Flags.Set(telemetry.FlagOf(f))
 	}
 	if c := p.clusters.Local(w.Index()).Get(t.Cluster); c != nil {
 		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
-		if !t.Started {
-			c.Stats[pool.CxRxBytes] += t.UpstreamReceived
-			c.Stats[pool.CxTxBytes] += t.UpstreamSent
-		}
 		if r.Flags.Has(telemetry.URX) {
 			c.Stats[pool.CxConnectAttemptsExceeded]++
 		}
 	}
 	on := &p.workers[w.Index()]
 	if !t.Started {
-		p.count(on, t)
+		p.count(w.Index(), t)
 		p.countIstio(on, d, &r)
 	}
 	on.writer.Emit(p.log(t.Filter), &r)

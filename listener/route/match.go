@@ -182,6 +182,11 @@ func (r *Route) restMatches(q *Request, query []byte) bool {
 			return false
 		}
 	}
+	for i := range m.Cookies {
+		if !cookieMatches(&m.Cookies[i], q.Head) {
+			return false
+		}
+	}
 	if m.TLSPresent != nil && *m.TLSPresent != q.TLSPresent || m.TLSValid != nil && *m.TLSValid != q.TLSValid {
 		return false
 	}

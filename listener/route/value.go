@@ -136,14 +136,45 @@ func contains(v []byte, s string, fold bool) bool {
 	return false
 }
 
-// queryMatches looks for the first parameter of that name. As in Envoy, names
-// are percent-decoded and values are not.
+// queryMatches looks for the first parameter of that name. As in Envoy,
+// neither names nor values are percent-decoded.
 func queryMatches(m *config.QueryMatch, query []byte) bool {
 	v, ok := QueryParam(query, m.Name)
-	if !ok {
-		return false
+	if !ok || m.Absent {
+		return ok != m.Absent
 	}
 	return m.String == nil || StringMatches(m.String, v)
+}
+
+// cookieMatches looks at the first cookie of that name, over all Cookie lines.
+func cookieMatches(m *config.CookieMatch, h *httpmsg.Head) bool {
+	v, ok := Cookie(h, m.Name)
+	return (ok && StringMatches(m.String, v)) != m.Invert
+}
+
+// Cookie gives the value of the first cookie of a name, without the quotes
+// around it. It views h.
+func Cookie(h *httpmsg.Head, name string) (value []byte, ok bool) {
+	for i := range h.Len() {
+		id, _, v, live := h.Field(i)
+		if !live || id != httpmsg.Cookie {
+			continue
+		}
+		for part := range bytes.SplitSeq(v, []byte{';'}) {
+			k, val, found := bytes.Cut(bytes.TrimSpace(part), []byte{'='})
+			if found && string(k) == name {
+				return unquoted(val), true
+			}
+		}
+	}
+	return nil, false
+}
+
+func unquoted(v []byte) []byte {
+	if n := len(v); n >= 2 && v[0] == '"' && v[n-1] == '"' {
+		return v[1 : n-1]
+	}
+	return v
 }
 
 // QueryParam gives the first value of a query parameter.
@@ -159,45 +190,11 @@ func QueryParam(query []byte, name string) (value []byte, ok bool) {
 		if i := bytes.IndexByte(part, '='); i >= 0 {
 			key, v = part[:i], part[i+1:]
 		}
-		if decodesTo(key, name) {
+		if string(key) == name {
 			return v, true
 		}
 	}
 	return nil, false
-}
-
-// decodesTo reports whether key, percent-decoded, is name.
-func decodesTo(key []byte, name string) bool {
-	if len(key) < len(name) {
-		return false
-	}
-	i := 0
-	for j := range len(name) {
-		if i >= len(key) {
-			return false
-		}
-		c := key[i]
-		if c == '%' && i+2 < len(key) {
-			if hi, lo := unhex(key[i+1]), unhex(key[i+2]); hi >= 0 && lo >= 0 {
-				c, i = byte(hi<<4|lo), i+2
-			}
-		}
-		if c != name[j] {
-			return false
-		}
-		i++
-	}
-	return i == len(key)
-}
-
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= lower(c) && lower(c) <= 'f':
-		return int(lower(c)-'a') + 10
-	}
-	return -1
 }
 
 // MetadataMatches reports whether metadata fits m.

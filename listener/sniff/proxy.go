@@ -50,6 +50,7 @@ func (p *Proxy) v1(b []byte) (int, Verdict) {
 	end := bytes.Index(b[:min(len(b), maxProxyV1)], []byte("\r\n"))
 	if end < 0 {
 		if len(b) >= maxProxyV1 {
+			p.Version = 0 // for Envoy that is no header at all
 			return 0, Bad
 		}
 		return 0, More
@@ -120,4 +121,17 @@ func v2Address(body []byte, which, size int) netip.AddrPort {
 	a, _ := netip.AddrFromSlice(body[which*size : which*size+size])
 	port := body[2*size+2*which:]
 	return netip.AddrPortFrom(a, uint16(port[0])<<8|uint16(port[1]))
+}
+
+// EachTLV gives the header's TLVs; one that is cut short ends it. whole is the
+// TLV with its type and length.
+func (p *Proxy) EachTLV(f func(typ byte, value, whole []byte)) {
+	for b := p.TLVs; len(b) >= 3; {
+		n := 3 + int(b[1])<<8 + int(b[2])
+		if n > len(b) {
+			return
+		}
+		f(b[0], b[3:n], b[:n])
+		b = b[n:]
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
-	"sluice/internal/tlsconn"
+	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 )
@@ -31,10 +31,16 @@ type Upstream struct {
 	Conn    *worker.Conn
 	Host    *config.Endpoint
 	Cluster string
-	TLS     *tlsconn.State // nil: plain
-	// Closed is called once, when the relay is over; nil: nobody wants to know.
-	Closed func(err error)
+	TLS     *telemetry.TLS // nil: plain
+	Peer    *Peer          // nil: the connection has no metadata exchange
+	// Closed is called once, when the connection is over; remote: by the upstream's
+	// end, not ours. nil: nobody wants to know.
+	Closed func(remote bool)
 }
+
+// Peer is what the upstream's istio.metadata_exchange tells: Metadata is nil until
+// its frame came.
+type Peer struct{ Metadata []byte }
 
 // Connect opens an upstream connection for d. done is called once on d's
 // worker, later than Connect returns, with an established connection or an
@@ -54,8 +60,21 @@ type Failure struct {
 
 func (f *Failure) Error() string { return "connecting upstream: " + f.Flag + " " + f.Reason }
 
-// Record is what a relayed connection was. Bytes are plaintext.
+// Traffic is what has moved so far, in bytes of plaintext, and how often a side
+// wasn't read for a while because the other took nothing.
+type Traffic struct {
+	Received, Sent                  uint64 // downstream
+	UpstreamReceived, UpstreamSent  uint64
+	Paused, Resumed                 uint64 // reading the downstream
+	UpstreamPaused, UpstreamResumed uint64
+}
+
+// Record is what a relayed connection was, or, given by Live.Each, is.
 type Record struct {
+	Traffic
+	// Counted is the reporter's note of what it has counted already.
+	Counted Traffic
+
 	Downstream *downstream.Connection
 	Filter     *config.TCPProxy
 	Cluster    string
@@ -63,12 +82,10 @@ type Record struct {
 	Started    bool // flush_access_log_on_connected: the record of the beginning
 
 	UpstreamLocal, UpstreamRemote netip.AddrPort
-	UpstreamTLS                   *tlsconn.State
+	UpstreamTLS                   *telemetry.TLS
+	UpstreamPeer                  *Peer
 
-	Start, Connected, End         int64  // Worker.Now; Connected is 0 if it never was
-	Received, Sent                uint64 // downstream
-	UpstreamReceived              uint64
-	UpstreamSent                  uint64
+	Start, Connected, End         int64 // Worker.Now; Connected is 0 if it never was
 	Attempts                      int
 	Flags                         []string // Envoy's response flags, in its order
 	TransportFailure              string   // upstream
@@ -81,8 +98,10 @@ type Options struct {
 	Connect Connect
 	// Log takes each finished connection's record, which is its to keep; nil: nobody.
 	Log func(*Record)
-	// OnConnection counts a connection at its start; nil: nobody.
-	OnConnection func(f *config.TCPProxy)
+	// Began is told of a connection at its start; nil: nobody.
+	Began func(w *worker.Worker, f *config.TCPProxy)
+	// Live gives the list that a worker's relays are on while they last; nil: none.
+	Live func(w *worker.Worker) *Live
 }
 
 // Proxy is the terminal of one chain on one worker.
@@ -91,11 +110,15 @@ type Proxy struct {
 	filter *config.TCPProxy
 	opts   Options
 	total  uint64 // of the weights
+	live   *Live
 }
 
 // New makes the terminal for filter.
 func New(w *worker.Worker, filter *config.TCPProxy, o Options) *Proxy {
-	p := &Proxy{w: w, filter: filter, opts: o}
+	p := &Proxy{w: w, filter: filter, opts: o, live: &Live{}}
+	if o.Live != nil {
+		p.live = o.Live(w)
+	}
 	for i := range filter.Weighted {
 		p.total += uint64(filter.Weighted[i].Weight)
 	}
@@ -108,9 +131,10 @@ func (p *Proxy) Serve(d *downstream.Connection) {
 	r.down = side{r: r, conn: d.Conn, isDown: true, other: &r.up}
 	r.up = side{r: r, other: &r.down}
 	r.rec = Record{Downstream: d, Filter: p.filter, Start: d.Start}
-	if p.opts.OnConnection != nil {
-		p.opts.OnConnection(p.filter)
+	if p.opts.Began != nil {
+		p.opts.Began(p.w, p.filter)
 	}
+	p.live.add(r)
 	d.Conn.PauseRead() // bytes wait in the socket until someone can take them
 	d.Conn.SetHandler(&r.down)
 	d.OnDrainEnd = r.closeBoth
@@ -160,7 +184,7 @@ func (r *relay) connected(u Upstream, err error) {
 	if r.over {
 		if u.Conn != nil {
 			u.Conn.Close()
-			r.release(u, nil)
+			r.release(u, false)
 		}
 		return
 	}
@@ -173,7 +197,7 @@ func (r *relay) connected(u Upstream, err error) {
 		r.rec.Cluster = u.Cluster
 	}
 	r.rec.UpstreamLocal, r.rec.UpstreamRemote = u.Conn.LocalAddr(), u.Conn.RemoteAddr()
-	r.upstream, r.rec.UpstreamTLS = u, u.TLS
+	r.upstream, r.rec.UpstreamTLS, r.rec.UpstreamPeer = u, u.TLS, u.Peer
 	r.up.conn = u.Conn
 	r.last = r.p.w.Now()
 	if d := r.down.conn; d.Layer() != nil || u.Conn.Layer() != nil {
@@ -199,6 +223,9 @@ func (r *relay) failed(err error) {
 	if f.Flag == "UF" && r.request.Attempt < r.p.filter.MaxConnectAttempts {
 		r.connect()
 		return
+	}
+	if f.Flag != "UF" {
+		r.rec.Attempts-- // nothing was attempted
 	}
 	r.rec.Cluster, r.rec.Host, r.rec.TransportFailure = f.Cluster, f.Host, f.Reason
 	r.rec.UpstreamRemote = f.Address

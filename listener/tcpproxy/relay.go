@@ -22,6 +22,8 @@ type relay struct {
 	last     int64  // when something moved
 	seen     uint64 // bytes moved at the last idle check
 	over     bool   // the downstream connection is gone
+	prev     *relay // in Live
+	next     *relay
 	rec      Record
 }
 
@@ -30,7 +32,8 @@ type side struct {
 	r      *relay
 	conn   *worker.Conn // nil: not there yet
 	other  *side
-	full   int // reads in a row that filled the buffer
+	full   int    // reads in a row that filled the buffer
+	stalls uint64 // of a splice, counted already
 	isDown bool
 	eof    bool
 	closed bool
@@ -49,7 +52,7 @@ func (s *side) OnData(c *worker.Conn, b []byte) int {
 	s.r.last = c.Worker().Now()
 	o.WriteNow(b)
 	if o.Pending() >= worker.HighWater {
-		c.PauseRead()
+		s.pause()
 		s.full = 0
 		return len(b)
 	}
@@ -63,10 +66,26 @@ func (s *side) OnData(c *worker.Conn, b []byte) int {
 	return len(b)
 }
 
+// pause stops reading until the other side has room.
+func (s *side) pause() {
+	*s.count(&s.r.rec.Paused, &s.r.rec.UpstreamPaused)++
+	s.conn.PauseRead()
+}
+
+func (s *side) count(down, up *uint64) *uint64 {
+	if s.isDown {
+		return down
+	}
+	return up
+}
+
 // OnDrain lets the other side go on.
 func (s *side) OnDrain(*worker.Conn) {
 	if o := s.other.conn; o != nil {
 		s.r.last = s.r.p.w.Now()
+		if o.Paused() {
+			*s.other.count(&s.r.rec.Resumed, &s.r.rec.UpstreamResumed)++
+		}
 		o.ResumeRead()
 	}
 }
@@ -123,7 +142,7 @@ func (s *side) OnClose(c *worker.Conn, err error) {
 		}
 		r.d.Gone()
 	} else {
-		r.release(r.upstream, err)
+		r.release(r.upstream, err != nil || s.eof)
 	}
 	if r.down.closed && (r.up.conn == nil || r.up.closed) {
 		r.finish()
@@ -169,9 +188,9 @@ func (r *relay) closeBoth() {
 }
 
 // release tells upstream that its connection isn't used any more.
-func (r *relay) release(u Upstream, err error) {
+func (r *relay) release(u Upstream, remote bool) {
 	if u.Closed != nil {
-		u.Closed(err)
+		u.Closed(remote)
 	}
 }
 
@@ -181,11 +200,58 @@ func (r *relay) finish() {
 	w.Stop(&r.idle)
 	w.Stop(&r.max)
 	r.rec.End = w.Now()
-	r.rec.Received, r.rec.Sent = r.down.conn.BytesRead(), r.down.conn.BytesWritten()
-	if u := r.up.conn; u != nil {
-		r.rec.UpstreamReceived, r.rec.UpstreamSent = u.BytesRead(), u.BytesWritten()
-	}
+	r.measure()
+	r.p.live.remove(r)
 	if r.p.opts.Log != nil {
 		r.p.opts.Log(&r.rec)
+	}
+}
+
+// measure brings the record's byte counts up to date.
+func (r *relay) measure() {
+	r.rec.Received, r.rec.Sent = r.down.conn.BytesRead(), r.down.conn.BytesWritten()
+	r.stalls(&r.down, &r.rec.Paused, &r.rec.Resumed)
+	if u := r.up.conn; u != nil {
+		r.rec.UpstreamReceived, r.rec.UpstreamSent = u.BytesRead(), u.BytesWritten()
+		r.stalls(&r.up, &r.rec.UpstreamPaused, &r.rec.UpstreamResumed)
+	}
+}
+
+// stalls counts the pauses of a splice, which go by without a call.
+func (r *relay) stalls(s *side, paused, resumed *uint64) {
+	n := s.conn.Stalls()
+	*paused += n - s.stalls
+	*resumed += n - s.stalls
+	s.stalls = n
+}
+
+// Live is the list of a worker's relays, for whoever counts their bytes before
+// they end: spliced bytes pass no code that could. It is used on the worker only.
+type Live struct{ first *relay }
+
+func (l *Live) add(r *relay) {
+	if r.next = l.first; r.next != nil {
+		r.next.prev = r
+	}
+	l.first = r
+}
+
+func (l *Live) remove(r *relay) {
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		l.first = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+}
+
+// Each calls f with every relay's record as of now.
+func (l *Live) Each(f func(*Record)) {
+	for r := l.first; r != nil; r = r.next {
+		r.measure()
+		f(&r.rec)
 	}
 }

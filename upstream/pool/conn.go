@@ -48,6 +48,7 @@ type Conn struct {
 	inReady  bool
 	inEngine bool
 	leaving  bool
+	dropped  bool // an exchange on it was given up
 	streams  int
 	served   int
 	room     int // streams it was counted for while connecting
@@ -227,6 +228,15 @@ func (c *Conn) take(priority config.Priority) {
 	}
 }
 
+// Drop notes that the exchange under way is given up, which ends an HTTP/1
+// connection. Call it before Release.
+// A nil Conn, that of a tunnel, is left alone.
+func (c *Conn) Drop() {
+	if c != nil {
+		c.dropped = !c.http2
+	}
+}
+
 // Release ends a use: the exchange is over, or was reset. priority is the
 // request's.
 func (c *Conn) Release(priority config.Priority) {
@@ -281,6 +291,10 @@ func (c *Conn) retire() {
 			c.pool.cluster.Stats[CxDestroyRemote]++
 		} else {
 			c.pool.cluster.Stats[CxDestroyLocal]++
+			if c.dropped {
+				c.pool.cluster.Stats[CxDestroyLocalActive]++
+				c.pool.cluster.Stats[CxDestroyActive]++
+			}
 		}
 		c.forget()
 		if c.inEngine {
@@ -413,6 +427,7 @@ func (c *Conn) countActive() {
 	if c.streams > 0 {
 		c.pool.cluster.Stats[CxDestroyActive]++
 		c.pool.cluster.Stats[CxDestroyRemoteActive]++
+		c.pool.cluster.Stats[CxDestroyActive]++
 	}
 }
 

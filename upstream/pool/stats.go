@@ -63,6 +63,13 @@ const (
 	FailVerifyError
 	FailVerifyNoCert
 	ConnectionError
+	FailVerifyHash
+	NoCertificate
+	SessionReused
+	FlowPaused
+	FlowResumed
+	FlowBackedUp
+	FlowDrained
 	numStats
 )
 
@@ -84,6 +91,9 @@ func Stats() []telemetry.Stat {
 		"retry_or_shadow_abandoned", "lb_healthy_panic", "original_dst_host_invalid", "upstream_internal_redirect_succeeded_total",
 		"upstream_internal_redirect_failed_total", "membership_change", "update_success", "update_failure", "update_attempt",
 		"update_empty", "ssl.handshake", "ssl.fail_verify_san", "ssl.fail_verify_error", "ssl.fail_verify_no_cert", "ssl.connection_error",
+		"ssl.fail_verify_cert_hash", "ssl.no_certificate", "ssl.session_reused",
+		"upstream_flow_control_paused_reading_total", "upstream_flow_control_resumed_reading_total",
+		"upstream_flow_control_backed_up_total", "upstream_flow_control_drained_total",
 	} {
 		s[i] = telemetry.Stat{Name: name, Gauge: i == CxActive || i == RqActive || i == RqPendingActive}
 	}

@@ -122,8 +122,6 @@ type linker struct {
 	accepted *Accepted
 	next     *config.Snapshot
 	waiting  []Waiting
-	lists    map[string][]config.HTTPFilter // by route table name, of who uses it
-	mixed    map[string]bool                // tables whose users have different filters
 }
 
 // cluster enters c, or its previous version with fresh endpoints.
@@ -221,6 +219,9 @@ func named(out []config.SecretRef, p *config.TLSParams) []config.SecretRef {
 	}
 	if p.Validation != nil && p.Validation.Ref.Name != "" {
 		out = append(out, p.Validation.Ref)
+	}
+	if p.Tickets.Inline == nil && p.Tickets.Name != "" {
+		out = append(out, p.Tickets)
 	}
 	return out
 }

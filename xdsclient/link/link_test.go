@@ -145,50 +145,6 @@ func TestRouteToAnUnknownClusterDoesNotWait(t *testing.T) {
 	}
 }
 
-func TestMostSpecificOverrideOfAFilterCounts(t *testing.T) {
-	base, host, own := &config.Buffer{MaxBytes: 1}, &config.Buffer{MaxBytes: 2}, &config.Buffer{MaxBytes: 3}
-	per := func(p config.HTTPPolicy) map[string]config.HTTPPolicy { return map[string]config.HTTPPolicy{"f": p} }
-	table := &config.RouteConfiguration{
-		Meta: config.Meta{Name: "r", Hash: 1}, PerFilter: map[string]config.HTTPPolicy{"g": &config.EnabledFilter{}},
-		VirtualHosts: []*config.VirtualHost{{PerFilter: per(host), Routes: []*config.Route{
-			{Name: "own", PerFilter: per(own)}, {Name: "off", PerFilter: per(&config.DisabledFilter{})}, {Name: "host"},
-		}}},
-	}
-	a := accepted()
-	a.Routes["r"] = table
-	filters := []config.HTTPFilter{{Name: "f", Policy: base}, {Name: "g", Policy: base, Disabled: true}}
-	a.Listeners = []*config.Listener{listener("l", 1, &config.HTTPConnectionManager{RouteName: "r", Filters: filters})}
-	s, _ := link.Next(nil, a)
-	got := s.Routes["r"].VirtualHosts[0].Routes
-	if got[0].Filters[0].Policy != config.HTTPPolicy(own) || got[2].Filters[0].Policy != config.HTTPPolicy(host) || !got[1].Filters[0].Disabled {
-		t.Errorf("filters %+v", got)
-	}
-	for _, r := range got {
-		if r.Filters[1].Disabled {
-			t.Errorf("route %s doesn't turn g on", r.Name)
-		}
-	}
-	if table.VirtualHosts[0].Routes[0].Filters != nil || filters[1].Disabled != true {
-		t.Error("the accepted values changed")
-	}
-	if again, _ := link.Next(s, a); again.Routes["r"] != s.Routes["r"] {
-		t.Error("an unchanged table got a new pointer")
-	}
-}
-
-func TestTableSharedByDifferentFilterListsIsNotMerged(t *testing.T) {
-	a := accepted()
-	a.Routes["r"] = &config.RouteConfiguration{Meta: config.Meta{Name: "r"}, PerFilter: map[string]config.HTTPPolicy{"f": &config.DisabledFilter{}},
-		VirtualHosts: []*config.VirtualHost{{Routes: []*config.Route{{}}}}}
-	a.Listeners = []*config.Listener{
-		listener("l", 1, &config.HTTPConnectionManager{RouteName: "r", Filters: []config.HTTPFilter{{Name: "f"}}}),
-		listener("m", 2, &config.HTTPConnectionManager{RouteName: "r", Filters: []config.HTTPFilter{{Name: "g"}}}),
-	}
-	if s, _ := link.Next(nil, a); s.Routes["r"].VirtualHosts[0].Routes[0].Filters != nil {
-		t.Error("merged with the filters of one of its users")
-	}
-}
-
 func TestStaticNamesCanNotBeOverridden(t *testing.T) {
 	a := accepted()
 	static := &config.Cluster{Meta: config.Meta{Name: "a", Hash: 1}}

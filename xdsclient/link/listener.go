@@ -13,7 +13,6 @@ func (l *linker) listeners() {
 	for _, x := range l.previous.Listeners {
 		before[x.Name] = x
 	}
-	l.lists, l.mixed = map[string][]config.HTTPFilter{}, map[string]bool{}
 	for _, group := range [][]*config.Listener{l.accepted.Static.Listeners, l.accepted.Listeners} {
 		for _, x := range group {
 			if in := l.listener(x, before[x.Name]); in != nil {
@@ -26,38 +25,13 @@ func (l *linker) listeners() {
 func (l *linker) listener(x, before *config.Listener) *config.Listener {
 	if waits := l.listenerWaits(x); len(waits) > 0 {
 		l.waiting = append(l.waiting, waits...)
-		if before != nil {
-			l.note(before)
-		}
 		return before
 	}
 	linked := l.resolve(x)
 	if before != nil && sameListener(before, linked) {
 		linked = before
 	}
-	l.note(linked)
 	return linked
-}
-
-// note remembers which filters run with which route table.
-func (l *linker) note(x *config.Listener) {
-	for _, m := range Managers(x) {
-		if m.RouteName == "" {
-			continue
-		}
-		first, ok := l.lists[m.RouteName]
-		if !ok {
-			l.lists[m.RouteName] = m.Filters
-		} else if !alike(first, m.Filters) {
-			l.mixed[m.RouteName] = true
-		}
-	}
-}
-
-// alike says that two lists hold the same filters by name. Control planes give
-// all users of a table one list; where they don't, the table isn't merged.
-func alike(a, b []config.HTTPFilter) bool {
-	return slices.EqualFunc(a, b, func(x, y config.HTTPFilter) bool { return x.Name == y.Name && x.Disabled == y.Disabled })
 }
 
 func (l *linker) listenerWaits(x *config.Listener) []Waiting {
@@ -89,8 +63,8 @@ func (l *linker) listenerWaits(x *config.Listener) []Waiting {
 	return out
 }
 
-// resolve gives x with discovered filters filled in and the overrides of inline
-// routes merged: x itself when there is nothing of the kind.
+// resolve gives x with discovered filters filled in: x itself when there are
+// none.
 func (l *linker) resolve(x *config.Listener) *config.Listener {
 	if !slices.ContainsFunc(Managers(x), needsWork) {
 		return x
@@ -107,8 +81,7 @@ func (l *linker) resolve(x *config.Listener) *config.Listener {
 }
 
 func needsWork(m *config.HTTPConnectionManager) bool {
-	return slices.ContainsFunc(m.Filters, func(f config.HTTPFilter) bool { return f.Discovery != nil }) ||
-		m.Routes != nil && overrides(m.Routes)
+	return slices.ContainsFunc(m.Filters, func(f config.HTTPFilter) bool { return f.Discovery != nil })
 }
 
 func (l *linker) chain(c *config.FilterChain) *config.FilterChain {
@@ -123,9 +96,6 @@ func (l *linker) chain(c *config.FilterChain) *config.FilterChain {
 		linked.Filters = slices.Clone(m.Filters)
 		for j := range linked.Filters {
 			l.discover(&linked.Filters[j])
-		}
-		if m.Routes != nil {
-			linked.Routes = merge(m.Routes, linked.Filters)
 		}
 		out.Filters[i] = &linked
 	}
@@ -153,17 +123,17 @@ func sameListener(a, b *config.Listener) bool {
 		return false
 	}
 	am, bm := Managers(a), Managers(b)
-	return slices.EqualFunc(am, bm, func(x, y *config.HTTPConnectionManager) bool { return sameFilters(x.Filters, y.Filters, true) })
+	return slices.EqualFunc(am, bm, func(x, y *config.HTTPConnectionManager) bool { return sameFilters(x.Filters, y.Filters) })
 }
 
 // sameFilters compares filter lists. Only discovered policies can differ under
-// equal bytes; with every list compares all policies by pointer.
-func sameFilters(a, b []config.HTTPFilter, onlyDiscovered bool) bool {
+// equal bytes.
+func sameFilters(a, b []config.HTTPFilter) bool {
 	return slices.EqualFunc(a, b, func(x, y config.HTTPFilter) bool {
 		if x.Name != y.Name || x.Disabled != y.Disabled {
 			return false
 		}
-		if onlyDiscovered && x.Discovery == nil && y.Discovery == nil {
+		if x.Discovery == nil && y.Discovery == nil {
 			return true
 		}
 		return x.Policy == y.Policy

@@ -24,6 +24,10 @@ func (r *Registry) Bootstrap(data []byte) (*config.Bootstrap, error) {
 		return nil, fmt.Errorf("bootstrap: %w", s.out.err())
 	}
 	out := s.bootstrap(m)
+	if a := out.ADS; a != nil && a.Cluster != "" && out.Static.Clusters[a.Cluster] == nil {
+		//lint:ignore ST1005 Envoy's sentence, which operators look for as a line of its own
+		return nil, fmt.Errorf("Unknown gRPC client cluster '%s'", a.Cluster)
+	}
 	if err := s.out.err(); err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
@@ -156,9 +160,6 @@ func (s scope) static(m *bootstrap.Bootstrap_StaticResources, out *config.Bootst
 // references checks what only a whole bootstrap can tell: names that static
 // resources demand of one another.
 func (s scope) references(out *config.Bootstrap) {
-	if a := out.ADS; a != nil && a.Cluster != "" && out.Static.Clusters[a.Cluster] == nil {
-		s.out.add(fmt.Sprintf("dynamic_resources.ads_config: Unknown gRPC client cluster '%s'", a.Cluster))
-	}
 	for _, l := range out.Static.Listeners {
 		for _, c := range chainsOf(l) {
 			at := s.at("listeners[" + l.Name + "]")

@@ -188,7 +188,9 @@ func headerMutation(s scope, t typed) config.HTTPPolicy {
 	if !s.decode(t, &m) {
 		return nil
 	}
-	return s.at("mutations").headerMutation(m.GetMutations())
+	out := s.at("mutations").headerMutation(m.GetMutations())
+	out.MostSpecificWins = m.GetMostSpecificHeaderMutationsWins()
+	return out
 }
 
 func routeHeaderMutation(s scope, t typed) config.HTTPPolicy {
@@ -199,7 +201,7 @@ func routeHeaderMutation(s scope, t typed) config.HTTPPolicy {
 	return s.at("mutations").headerMutation(m.GetMutations())
 }
 
-func (s scope) headerMutation(m *headermutation.Mutations) config.HTTPPolicy {
+func (s scope) headerMutation(m *headermutation.Mutations) *config.HeaderMutationFilter {
 	s.unsupported(len(m.GetQueryParameterMutations()) > 0, "query_parameter_mutations", "query parameter mutations")
 	s.unsupported(len(m.GetResponseTrailersMutations()) > 0, "response_trailers_mutations", "trailer mutations")
 	s.unsupported(len(m.GetRequestTrailersMutations()) > 0, "request_trailers_mutations", "trailer mutations")

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"cmp"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"slices"
 
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -123,6 +124,36 @@ func httpInspector(s scope, t typed, off config.Inspector, out *config.ListenerF
 func proxyProtocol(s scope, t typed, off config.Inspector, out *config.ListenerFilters) {
 	var m proxyprotocol.ProxyProtocol
 	if s.decode(t, &m) && !off.DisabledAll {
-		out.ProxyProtocol = &config.ProxyProtocol{AllowWithoutHeader: m.GetAllowRequestsWithoutProxyProtocol()}
+		p := &config.ProxyProtocol{AllowWithoutHeader: m.GetAllowRequestsWithoutProxyProtocol(), StatPrefix: m.GetStatPrefix()}
+		if p.StatPrefix != "" {
+			p.StatPrefix += "."
+		}
+		for _, v := range m.GetDisallowedVersions() {
+			p.Disallowed[v] = true
+		}
+		for i, r := range m.GetRules() {
+			if r.GetTlvType() > 255 {
+				s.index("rules", i).at("tlv_type").bad("%d is more than 255", r.GetTlvType())
+			}
+			p.Rules = append(p.Rules, tlvRule(r))
+		}
+		p.PassAll, p.Pass = passTLVs(m.GetPassThroughTlvs())
+		out.ProxyProtocol = p
 	}
+}
+
+func tlvRule(r *proxyprotocol.ProxyProtocol_Rule) config.TLVRule {
+	out := config.TLVRule{Type: byte(r.GetTlvType()), Namespace: r.GetOnTlvPresent().GetMetadataNamespace(), Key: r.GetOnTlvPresent().GetKey()}
+	if out.Namespace == "" {
+		out.Namespace = "envoy.filters.listener.proxy_protocol"
+	}
+	return out
+}
+
+// passTLVs says which TLVs go on to the upstream.
+func passTLVs(m *core.ProxyProtocolPassThroughTLVs) (all bool, types []byte) {
+	for _, t := range m.GetTlvType() {
+		types = append(types, byte(t))
+	}
+	return m != nil && m.GetMatchType() == core.ProxyProtocolPassThroughTLVs_INCLUDE_ALL, types
 }

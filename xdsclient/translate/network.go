@@ -3,9 +3,12 @@
 package translate
 
 import (
+	"time"
+
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	directresponse "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/direct_response/v3"
 	echo "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/echo/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/local_ratelimit/v3"
 	rbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	snicluster "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 	tcpproxy "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -154,6 +157,24 @@ func sniCluster(s scope, t typed) config.NetworkFilter {
 		return nil
 	}
 	return &config.SNICluster{}
+}
+
+func connectionRate(s scope, t typed) config.NetworkFilter {
+	var m ratelimit.LocalRateLimit
+	if !s.decode(t, &m) {
+		return nil
+	}
+	b := m.GetTokenBucket()
+	out := &config.ConnectionRate{
+		StatPrefix: m.GetStatPrefix(),
+		ShareKey:   m.GetShareKey(),
+		Bucket:     config.TokenBucket{Max: b.GetMaxTokens(), Fill: u32(b.GetTokensPerFill(), 1), Interval: s.at("token_bucket").duration("fill_interval", b.GetFillInterval(), 0)},
+		Off:        m.GetRuntimeEnabled() != nil && !boolean(m.GetRuntimeEnabled().GetDefaultValue(), true),
+	}
+	if out.Bucket.Interval < 50*time.Millisecond {
+		s.at("token_bucket").at("fill_interval").bad("must be at least 50 ms")
+	}
+	return out
 }
 
 func networkRBAC(s scope, t typed) config.NetworkFilter {

@@ -27,7 +27,6 @@ func optionalFraction(p *typev3.FractionalPercent) *config.Percent {
 
 func (s scope) routeMatch(m *route.RouteMatch) config.RouteMatch {
 	out := config.RouteMatch{IgnoreCase: !boolean(m.GetCaseSensitive(), true), GRPC: m.GetGrpc() != nil}
-	s.unsupported(len(m.GetCookies()) > 0, "cookies", "routes by cookie")
 	s.unsupported(len(m.GetFilterState()) > 0, "filter_state", "routes by filter state")
 	switch x := m.GetPathSpecifier().(type) {
 	case *route.RouteMatch_Prefix:
@@ -57,11 +56,13 @@ func (s scope) routeMatch(m *route.RouteMatch) config.RouteMatch {
 		case *route.QueryParameterMatcher_StringMatch:
 			qm.String = s.index("query_parameters", i).at("string_match").stringMatch(x.StringMatch)
 		case *route.QueryParameterMatcher_PresentMatch:
-			if !x.PresentMatch {
-				s.index("query_parameters", i).at("present_match").bad("not supported yet: matching absence")
-			}
+			qm.Absent = !x.PresentMatch
 		}
 		out.Query = append(out.Query, qm)
+	}
+	for i, c := range m.GetCookies() {
+		out.Cookies = append(out.Cookies, config.CookieMatch{Name: c.GetName(), Invert: c.GetInvertMatch(),
+			String: s.index("cookies", i).at("string_match").stringMatch(c.GetStringMatch())})
 	}
 	if f := m.GetRuntimeFraction(); f != nil {
 		out.Fraction = optionalFraction(f.GetDefaultValue())

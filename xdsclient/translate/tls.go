@@ -4,6 +4,7 @@ package translate
 
 import (
 	"crypto/tls"
+	"slices"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -21,12 +22,21 @@ func downstreamTLS(s scope, t typed, out *config.FilterChain) {
 	d := &config.DownstreamTLS{
 		RequireClientCert: boolean(m.GetRequireClientCertificate(), false),
 		RequireSNI:        boolean(m.GetRequireSni(), false),
-		DisableTickets:    m.GetDisableStatelessSessionResumption(),
 		PreferClientOrder: m.GetPreferClientCiphers(),
+		FullScan:          boolean(m.GetFullScanCertsOnSniMismatch(), false),
 		OCSPStaple:        m.GetOcspStaplePolicy() != tlsv3.DownstreamTlsContext_LENIENT_STAPLING,
 		SessionTimeout:    int(min(s.duration("session_timeout", m.GetSessionTimeout(), 0).Seconds(), 1<<31-1)),
 	}
 	d.TLSParams = s.at("common_tls_context").commonTLS(m.GetCommonTlsContext(), tls.VersionTLS12, tls.VersionTLS13)
+	switch x := m.GetSessionTicketKeysType().(type) {
+	case *tlsv3.DownstreamTlsContext_SessionTicketKeys:
+		keys := s.at("session_ticket_keys").ticketKeys(x.SessionTicketKeys)
+		d.Tickets = config.SecretRef{Inline: &config.Secret{TicketKeys: keys}}
+	case *tlsv3.DownstreamTlsContext_SessionTicketKeysSdsSecretConfig:
+		d.Tickets = s.at("session_ticket_keys_sds_secret_config").secretRef(x.SessionTicketKeysSdsSecretConfig)
+	case *tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption:
+		d.DisableTickets = x.DisableStatelessSessionResumption
+	}
 	if len(d.Certificates) == 0 {
 		s.at("common_tls_context").bad("no TLS certificates found for server context")
 	}
@@ -71,7 +81,7 @@ func (s scope) commonTLS(m *tlsv3.CommonTlsContext, low, high uint16) config.TLS
 	if out.Max < out.Min && p.GetTlsMaximumProtocolVersion() == tlsv3.TlsParameters_TLS_AUTO {
 		out.Max = out.Min
 	}
-	out.Ciphers = s.at("tls_params").ciphers(p.GetCipherSuites())
+	out.Ciphers, out.EqualCiphers = s.at("tls_params").ciphers(p.GetCipherSuites())
 	out.Curves = s.at("tls_params").curves(p.GetEcdhCurves())
 	for i, c := range m.GetTlsCertificates() {
 		if cert := s.index("tls_certificates", i).certificate(c); cert != nil {
@@ -146,12 +156,12 @@ func version(v tlsv3.TlsParameters_TlsProtocol, auto uint16) uint16 {
 	return auto
 }
 
-// ciphers converts OpenSSL's names. A name in brackets is a group of equal
-// preference, whose members are taken in order. TLS 1.3's suites can't be
+// ciphers converts OpenSSL's names. Names in brackets are a group of equal
+// preference, which is given apart too. TLS 1.3's suites can't be
 // chosen, in Envoy neither.
-func (s scope) ciphers(in []string) []uint16 {
-	var out []uint16
+func (s scope) ciphers(in []string) (out []uint16, equal [][]uint16) {
 	for i, name := range in {
+		first := len(out)
 		for _, n := range strings.Split(strings.Trim(name, "[]"), "|") {
 			id, ok := cipherID(n)
 			if !ok {
@@ -160,8 +170,11 @@ func (s scope) ciphers(in []string) []uint16 {
 			}
 			out = append(out, id)
 		}
+		if group := out[first:]; len(group) > 1 {
+			equal = append(equal, slices.Clone(group))
+		}
 	}
-	return out
+	return out, equal
 }
 
 func cipherID(name string) (uint16, bool) {

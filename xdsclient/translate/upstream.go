@@ -19,7 +19,7 @@ const optionsKey = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 // socket is an upstream transport socket, unwrapped.
 type socket struct {
 	tls           *config.UpstreamTLS
-	proxyProtocol int
+	proxyProtocol *config.ProxyHeader
 	internal      bool
 }
 
@@ -66,10 +66,15 @@ func upstreamProxyProtocol(s scope, t typed, depth int) socket {
 		return socket{}
 	}
 	out := s.at("transport_socket").upstreamSocket(m.GetTransportSocket(), depth+1)
-	out.proxyProtocol = 1
+	p := &config.ProxyHeader{Version: 1}
 	if m.GetConfig().GetVersion() == core.ProxyProtocolConfig_V2 {
-		out.proxyProtocol = 2
+		p.Version = 2
 	}
+	p.PassAll, p.Pass = passTLVs(m.GetConfig().GetPassThroughTlvs())
+	for _, t := range m.GetConfig().GetAddedTlvs() {
+		p.Added = append(p.Added, config.TLV{Type: byte(t.GetType()), Value: t.GetValue()})
+	}
+	out.proxyProtocol = p
 	return out
 }
 

@@ -43,7 +43,7 @@ func TestAbsentFieldsHaveEnvoysDefaults(t *testing.T) {
 		t.Errorf("route: %+v", r.Action)
 	}
 	l := take[*config.Listener](t, ListenerURL, httpFilters(routerOK))
-	if !l.BindToPort || l.FiltersTimeout != 15*time.Second || l.StatPrefix != "127.0.0.1:80" {
+	if !l.BindToPort || l.FiltersTimeout != 15*time.Second || l.StatPrefix != "" {
 		t.Errorf("listener: %+v", l)
 	}
 }

@@ -134,7 +134,7 @@ func (s *story) controlPlaneReturns(ctx context.Context, open net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := s.startControlPlane(ctx); err != nil {
+	if err := s.startControlPlane(); err != nil {
 		return err
 	}
 	for i := range s.mesh.Services {

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/internal/meshtest/controlplane"
+	"sluice/internal/meshtest"
 	"sluice/internal/meshtest/netns"
 	"sluice/internal/meshtest/podconfig"
 )
@@ -41,11 +41,10 @@ type world struct {
 	dir      string
 	opts     options
 	topology *netns.Topology
-	ca       *controlplane.CA
-	control  *controlplane.Server
+	ca       *meshtest.CA
+	control  *meshtest.Plane
 	mesh     podconfig.Mesh
 	pods     map[string]*pod
-	done     chan error // of the control plane's Serve
 }
 
 // logFormat names what the story tells of a connection or request.
@@ -85,7 +84,7 @@ func demoMesh() podconfig.Mesh {
 }
 
 func (w *world) fill(ctx context.Context) (err error) {
-	if w.ca, err = controlplane.NewCA("istiod.istio-system.svc", hubIP); err != nil {
+	if w.ca, err = meshtest.NewCA(); err != nil {
 		return err
 	}
 	for _, p := range []pod{
@@ -98,7 +97,7 @@ func (w *world) fill(ctx context.Context) (err error) {
 		p.dir = filepath.Join(w.dir, p.name)
 		w.pods[p.name] = &p
 	}
-	if err := w.startControlPlane(ctx); err != nil {
+	if err := w.startControlPlane(); err != nil {
 		return err
 	}
 	for _, name := range []string{"b1", "b2"} {
@@ -120,25 +119,23 @@ func (w *world) fill(ctx context.Context) (err error) {
 }
 
 // startControlPlane serves ADS and CSRs in the hub's namespace, on istiod's port.
-func (w *world) startControlPlane(ctx context.Context) error {
-	w.control = controlplane.New(w.ca, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	if err := w.push(); err != nil {
-		return err
-	}
+func (w *world) startControlPlane() error {
 	l, err := w.topology.Hub().Listen(hubIP + ":15012")
 	if err != nil {
 		return fmt.Errorf("opening the control plane's port: %w", err)
 	}
-	w.done = make(chan error, 1)
-	go func() { w.done <- w.control.Serve(ctx, l) }() // stopControlPlane waits for it
-	return nil
+	w.control, err = meshtest.Start(meshtest.Options{Listener: l, CA: w.ca, Hosts: []string{"istiod.istio-system.svc", hubIP},
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		return err
+	}
+	return w.push()
 }
 
 func (w *world) stopControlPlane() {
-	if w.done != nil {
-		w.control.Stop()
-		<-w.done
-		w.done = nil
+	if w.control != nil {
+		w.control.Close()
+		w.control = nil
 	}
 }
 
@@ -147,7 +144,7 @@ func (w *world) push() error {
 	var errs []error
 	for _, p := range w.pods {
 		if p.account != "" {
-			errs = append(errs, w.control.Set(p.ip, &w.mesh))
+			errs = append(errs, w.control.SetPod(p.ip, &w.mesh))
 		}
 	}
 	return errors.Join(errs...)
@@ -163,7 +160,7 @@ func (w *world) start(ctx context.Context, p *pod) error {
 	}
 	for name, text := range map[string]string{
 		"var/run/secrets/tokens/istio-token":  w.ca.Token(namespace, p.account),
-		"var/run/secrets/istio/root-cert.pem": string(w.ca.RootPEM()),
+		"var/run/secrets/istio/root-cert.pem": string(w.ca.RootPEM),
 		"etc/istio/pod/labels":                fmt.Sprintf("app=%q\nversion=\"v1\"\nservice.istio.io/canonical-name=%q\n", p.account, p.account),
 		"etc/istio/pod/annotations":           "istio.io/rev=\"default\"\n",
 	} {

@@ -5,6 +5,8 @@
 package networkrbac
 
 import (
+	"strings"
+
 	"sluice/internal/config"
 	"sluice/listener/downstream"
 	"sluice/listener/filter/rbac"
@@ -27,9 +29,17 @@ func New(p *config.RBAC, count func(stat string)) *Filter {
 	if count == nil {
 		count = func(string) {}
 	}
-	base := p.StatPrefix + "rbac."
+	base, shadow := p.StatPrefix+"rbac.", p.ShadowStatPrefix
+	if shadow != "" && !strings.HasSuffix(shadow, ".") {
+		shadow += "."
+	}
 	return &Filter{policy: p, count: count, allowed: base + "allowed", denied: base + "denied",
-		shadowAllowed: base + p.ShadowStatPrefix + "shadow_allowed", shadowDenied: base + p.ShadowStatPrefix + "shadow_denied"}
+		shadowAllowed: base + shadow + "shadow_allowed", shadowDenied: base + shadow + "shadow_denied"}
+}
+
+// Stats are the full names of its statistics.
+func (f *Filter) Stats() []string {
+	return []string{f.allowed, f.denied, f.shadowAllowed, f.shadowDenied}
 }
 
 // Admit implements downstream.Filter: the word is given at the first bytes.
