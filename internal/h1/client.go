@@ -319,6 +319,27 @@ func (c *Client) end() {
 	c.head, c.in.in = nil, ended
 }
 
+// Bulk is how many bytes of content are still to come for sure; 0 when that
+// isn't known. They may be passed on without Feed, and told by Skip.
+func (c *Client) Bulk() uint64 {
+	if !c.open || c.dead || c.paused || c.in.in != inLength {
+		return 0
+	}
+	return c.in.left
+}
+
+// Skip notes n bytes of content that passed outside of the engine; the last ends
+// the message, as Feed would.
+func (c *Client) Skip(n uint64) {
+	if c.dead || !c.open || c.in.in != inLength {
+		return
+	}
+	if c.in.left -= min(n, c.in.left); c.in.left == 0 {
+		c.in.in = finished
+		_ = c.last(nil, nil, false) // no bytes follow: no fault
+	}
+}
+
 // EOF says that the peer sends no more: the end of a response without length,
 // and otherwise a broken one.
 func (c *Client) EOF() {

@@ -333,6 +333,19 @@ func (s *Server) Drain() { s.draining, s.closing = true, true }
 // delayed_close_timeout for the client to close first.
 func (s *Server) DelayedClose() bool { return s.late }
 
+// Bulk is how much content the response still must have, by its Content-Length;
+// 0 when it is framed otherwise or output waits. That much may be written past
+// the engine, and told by Skip.
+func (s *Server) Bulk() uint64 {
+	if s.dead || s.out != asLength {
+		return 0
+	}
+	return s.left
+}
+
+// Skip notes n bytes of content that were written past the engine.
+func (s *Server) Skip(n uint64) { s.left -= min(n, s.left) }
+
 // Idle reports whether no exchange is open and no byte of a request has come.
 func (s *Server) Idle() bool { return !s.open && !s.dead && s.head == nil }
 

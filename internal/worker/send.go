@@ -111,6 +111,10 @@ func (c *Conn) CloseWhenFlushed() {
 	if c.flags&(closing|dead) != 0 {
 		return
 	}
+	if c.splice != nil {
+		c.unsplice()
+		c.flags |= readable
+	}
 	c.flags |= closing | finAfter
 	c.flags &^= paused
 	c.timer.Fire = c.closeTimeout

@@ -12,13 +12,14 @@ import (
 // attempt is one try of a request at one host: the pool's user and the receiver
 // of the response.
 type attempt struct {
-	r      *request
-	wait   pool.Request
-	host   *upstream.Host
-	conn   *pool.Conn
-	stream httpmsg.Stream // nil before there is one and after its end
-	opts   upstream.StreamOptions
-	undial func() // gives up the dial of a CONNECT tunnel
+	r       *request
+	wait    pool.Request
+	host    *upstream.Host
+	conn    *pool.Conn
+	stream  httpmsg.Stream // nil before there is one and after its end
+	opts    upstream.StreamOptions
+	spliced func(n int) // onSpliced, bound once
+	undial  func()      // gives up the dial of a CONNECT tunnel
 
 	sent   bool // the head went out
 	begun  bool // an interim or final head came
@@ -204,6 +205,9 @@ func (t *attempt) OnData(p []byte, end bool) {
 	}
 	if !r.over && r.down.Buffered() > httpmsg.HighWater && t.stream != nil {
 		t.stream.Pause()
+	}
+	if len(p) >= bulkRead {
+		t.bulk()
 	}
 	if r.plan.tryIdle() > 0 && !r.over {
 		r.awaitTry()

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"sluice/internal/config"
+	"sluice/internal/h1"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
@@ -93,6 +94,23 @@ func (c *Conn) Protocol() telemetry.Protocol {
 		return telemetry.HTTP2
 	}
 	return telemetry.HTTP11
+}
+
+// Bulk is how many bytes of the response are still to come for sure, 0 when
+// that isn't known; see h1.Client.Bulk.
+func (c *Conn) Bulk() uint64 {
+	if h, ok := c.engine.(*h1.Client); ok && c.state == up {
+		return h.Bulk()
+	}
+	return 0
+}
+
+// Skip notes bytes of the response that were spliced past the engine.
+func (c *Conn) Skip(n int) {
+	if h, ok := c.engine.(*h1.Client); ok && c.state == up {
+		c.pool.cluster.Stats[CxRxBytes] += uint64(n)
+		c.within(func() { h.Skip(uint64(n)) })
+	}
 }
 
 // Wire is the socket below.
