@@ -24,11 +24,13 @@ type attempt struct {
 	sent   bool // the head went out
 	begun  bool // an interim or final head came
 	active bool // counted in host.Active
+
+	absorbing bool // the content goes into the head
 }
 
 func (t *attempt) clear() {
 	t.host, t.conn, t.stream = nil, nil, nil
-	t.sent, t.begun, t.active = false, false, false
+	t.sent, t.begun, t.active, t.absorbing = false, false, false, false
 	t.opts, t.undial = upstream.StreamOptions{}, nil
 }
 
@@ -38,7 +40,7 @@ func (t *attempt) sending() bool { return t.stream != nil && t.sent }
 // start asks for a stream to h.
 func (t *attempt) start(h *upstream.Host) {
 	r := t.r
-	t.host, t.conn, t.stream, t.sent, t.begun = h, nil, nil, false, false
+	t.host, t.conn, t.stream, t.sent, t.begun, t.absorbing = h, nil, nil, false, false, false
 	h.Active++
 	t.active = true
 	r.rec.HostMetadata, r.rec.HostLB, r.rec.Workload = h.Endpoint.Metadata, h.Endpoint.LB, h.Endpoint.Workload
@@ -151,6 +153,10 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	r.rec.UpstreamFailure = ""
+	if !end && r.absorbs(h) {
+		t.absorb(h)
+		return
+	}
 	r.tunnel = !end && !r.down.HTTP2() && (h.Status == 101 && r.upgrade || r.connect && h.Status/100 == 2)
 	r.respond(h, end)
 	r.awaitTry()
@@ -186,6 +192,10 @@ func (t *attempt) OnData(p []byte, end bool) {
 	r := t.r
 	if end {
 		t.done()
+	}
+	if t.absorbing && !r.over {
+		t.absorbed(p, end)
+		return
 	}
 	if r.over || !r.headOut {
 		return
@@ -227,6 +237,10 @@ func (r *request) filterResponse(p []byte, end bool) []byte {
 func (t *attempt) OnTrailers(h *httpmsg.Head) {
 	r := t.r
 	t.done()
+	if t.absorbing && !r.over {
+		t.absorbed(nil, true)
+		return
+	}
 	if r.over || !r.headOut {
 		return
 	}
@@ -236,6 +250,9 @@ func (t *attempt) OnTrailers(h *httpmsg.Head) {
 		if f, ok := r.chain.filters[i].(filter.Trailers); ok {
 			f.EncodeTrailers(&r.x, r.slot(i), &r.tail)
 		}
+	}
+	if r.chain.bodies && r.trailersAsData() {
+		return
 	}
 	r.rec.ResponseEnd = r.local.worker.Now()
 	r.down.SendTrailers(&r.tail)

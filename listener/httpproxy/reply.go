@@ -91,7 +91,11 @@ func (r *request) decorate(a *filter.Reply) {
 
 // sendLocal sends the head and the text of a local reply.
 func (r *request) sendLocal(body []byte, none bool) {
-	r.rec.LocalBody = nil
+	if !none && r.absorbs(&r.resp) {
+		r.rec.LocalBody, none = body, true
+	} else {
+		r.rec.LocalBody = nil
+	}
 	if none {
 		r.send(true)
 		return

@@ -47,6 +47,7 @@ type request struct {
 	hashed   uint64
 	hasHash  bool
 	body     []byte // content that came before there was a stream, or is kept for a retry
+	absorbed []byte // content of the response that goes into its head
 	lost     int    // bytes of body that are no longer kept
 
 	idle, timeout, perTry, total, whole, backoff worker.Timer
@@ -143,7 +144,7 @@ func (r *request) clear() {
 	if cap(r.body) > 64<<10 {
 		r.body = nil
 	}
-	r.body = r.body[:0]
+	r.body, r.absorbed = r.body[:0], r.absorbed[:0]
 	r.headSeen, r.downEnd, r.hasTail, r.internal, r.needTLS, r.routed = false, false, false, false, false, false
 	r.parked, r.heldDown, r.answered, r.headOut, r.waiting = false, false, false, false, false
 	r.tunnel, r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false, false

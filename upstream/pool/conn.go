@@ -427,7 +427,6 @@ func (c *Conn) countActive() {
 	if c.streams > 0 {
 		c.pool.cluster.Stats[CxDestroyActive]++
 		c.pool.cluster.Stats[CxDestroyRemoteActive]++
-		c.pool.cluster.Stats[CxDestroyActive]++
 	}
 }
 
