@@ -36,6 +36,9 @@ type Options struct {
 	// the client is on a loopback address.
 	LocalAddress netip.Addr
 	Env          func(string) string // for %ENVIRONMENT()%; nil: empty
+	// StripFragments takes #fragments off paths instead of refusing them: Envoy's
+	// http_reject_path_with_fragment, off.
+	StripFragments bool
 }
 
 // Server is what the connection managers of a process share.

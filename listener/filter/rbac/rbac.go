@@ -38,6 +38,7 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	ok, policy := Evaluate(r, &s)
 	if r.Action == config.RBACLog {
 		note(x, "access_log_hint", policy != "")
+		x.Stats.Inc(f.allowed)
 		return filter.Continue
 	}
 	if policy != "" {
