@@ -102,6 +102,7 @@ func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
 		}
 	}
 	c.mu.Unlock()
+	c.refresh()
 	c.poke()
 	all := make(chan struct{})
 	go func() { done.Wait(); close(all) }()
@@ -312,6 +313,12 @@ func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) 
 	emit("membership_excluded", uint64(s.Excluded), telemetry.Gauge)
 	s.Table(func(name string, v int) { emit(name, uint64(v), telemetry.Gauge) })
 	c.matches(func(name string, n int) { emit(name+".total_match_count", uint64(n), telemetry.Counter) })
+	if t := c.Config.TLS; t != nil {
+		n := c.local.all.contextUpdates(t)
+		emit("client_ssl_socket_factory.ssl_context_update_by_sds", n, telemetry.Counter)
+		emit("client_ssl_socket_factory.downstream_context_secrets_not_ready", 0, telemetry.Counter)
+		emit("client_ssl_socket_factory.upstream_context_secrets_not_ready", 0, telemetry.Counter)
+	}
 	emit("membership_change", sh.stats.changes.Load(), telemetry.Counter)
 	if c.Config.Type != config.EDS { // the xDS client counts those
 		emit("update_success", sh.stats.updates.Load(), telemetry.Counter)

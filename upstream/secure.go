@@ -20,6 +20,23 @@ func (c *Clusters) contextOf(t *config.UpstreamTLS) *tlsconn.ClientContext {
 	return x.(*tlsconn.ClientContext)
 }
 
+// refresh has the contexts in use take changed secrets over now, so that each
+// change is counted; one that no connection asked for yet is made by the first.
+func (c *Clusters) refresh() {
+	c.contexts.Range(func(_, x any) bool {
+		x.(*tlsconn.ClientContext).Refresh()
+		return true
+	})
+}
+
+// contextUpdates counts the secrets that a transport socket took over.
+func (c *Clusters) contextUpdates(t *config.UpstreamTLS) uint64 {
+	if x, ok := c.contexts.Load(t); ok {
+		return x.(*tlsconn.ClientContext).Updates()
+	}
+	return 0
+}
+
 // secure makes the handshake of an upstream connection; stats are those of the
 // connection's cluster.
 func (l *Local) secure(stats []uint64) pool.SecureFunc {

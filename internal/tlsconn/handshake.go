@@ -138,15 +138,20 @@ func (h *handshake) OnClose(_ *worker.Conn, err error) {
 // abandon tells the caller and stops the goroutine. It runs on the worker.
 func (h *handshake) abandon(e *Error) {
 	h.w.Stop(&h.timer)
-	h.mu.Lock()
-	h.err = errGone
-	h.ready.Signal()
-	h.mu.Unlock()
+	h.giveUp()
 	if !h.over {
 		h.over = true
 		h.c.SetHandler(nobody{})
 		h.done(nil, e)
 	}
+}
+
+// giveUp ends the goroutine's wait for the peer.
+func (h *handshake) giveUp() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = errGone
+	h.ready.Signal()
 }
 
 // Read gives crypto/tls at most the rest of one record, so that nothing after

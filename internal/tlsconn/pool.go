@@ -30,6 +30,10 @@ type Pool struct {
 	run  chan struct{}
 	open atomic.Int64
 	wg   sync.WaitGroup
+
+	mu    sync.Mutex // guards under and ended; taken on handshakes' goroutines only
+	under map[*handshake]struct{}
+	ended bool
 }
 
 // NewPool makes a pool. It starts nothing.
@@ -37,8 +41,36 @@ func NewPool() *Pool {
 	return &Pool{run: make(chan struct{}, runtime.NumCPU())}
 }
 
-// Wait returns when all handshakes are over; call it after the workers ended.
-func (p *Pool) Wait() { p.wg.Wait() }
+// Wait gives up the handshakes that wait for their peers and returns when none
+// is under way; call it after the workers ended.
+func (p *Pool) Wait() {
+	p.mu.Lock()
+	p.ended = true
+	for h := range p.under {
+		h.giveUp()
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+}
+
+// enter and leave keep the handshakes that Wait has to give up.
+func (p *Pool) enter(h *handshake) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		h.giveUp()
+	}
+	if p.under == nil {
+		p.under = make(map[*handshake]struct{})
+	}
+	p.under[h] = struct{}{}
+}
+
+func (p *Pool) leave(h *handshake) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.under, h)
+}
 
 // Server makes the server's side of a handshake on c, and then sets the layer.
 // done runs on c's worker, once: with the state, after which done must set a
@@ -111,6 +143,8 @@ func (h *handshake) start() {
 	go func() {
 		defer p.wg.Done()
 		defer p.open.Add(-1)
+		p.enter(h)
+		defer p.leave(h)
 		p.run <- struct{}{}
 		r := h.shake()
 		<-p.run

@@ -206,3 +206,35 @@ func TestServerNameOf300BytesIsNoCrash(t *testing.T) { // CVE-2024-32475
 		}
 	}
 }
+
+func TestWaitEndsHandshakesThatWaitForTheirPeers(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	b := newBench(t, false)
+	addr, out := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a"}))}})
+	c, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// The server's flight is answered with nothing.
+	half := tls.Client(oneWay{c}, &tls.Config{InsecureSkipVerify: true})
+	go half.Handshake()
+	if n, err := c.Read(make([]byte, 1)); n != 1 {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { b.pool.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("still waiting")
+	}
+	if o := <-out; o.err == nil {
+		t.Error("the handshake succeeded")
+	}
+}
+
+// oneWay writes and never reads.
+type oneWay struct{ net.Conn }
+
+func (o oneWay) Read([]byte) (int, error) { time.Sleep(10 * time.Second); return 0, io.EOF }
