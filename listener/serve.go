@@ -379,9 +379,6 @@ func (c *conn) shaken(s *tlsconn.State, err error) {
 	}
 	n.shaken(s)
 	c.TLS = s
-	if c.SNI == "" {
-		c.SNI = strings.ToLower(s.SNI)
-	}
 	c.Conn.SetHandler(c)
 	c.admit()
 }

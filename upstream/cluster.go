@@ -206,6 +206,20 @@ func (c *Cluster) ejected(s *hostState, out bool) {
 	}
 }
 
+// matches tells how many hosts took each of transport_socket_matches.
+func (c *Cluster) matches(tell func(name string, n int)) {
+	list := c.Config.SocketMatches
+	counts := make([]int, len(list))
+	for _, h := range c.hosts {
+		if i := h.match(); i >= 0 {
+			counts[i]++
+		}
+	}
+	for i := range list {
+		tell(list[i].Name, counts[i])
+	}
+}
+
 func (c *Cluster) drain() {
 	for _, h := range c.hosts {
 		h.drain()

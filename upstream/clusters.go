@@ -50,6 +50,7 @@ type Clusters struct {
 
 // shared is what the workers' parts of a cluster have in common.
 type shared struct {
+	name     string // of the cluster; unlike config, any goroutine may read it
 	config   *config.Cluster
 	given    *config.Cluster // as Apply got it
 	stat     string
@@ -153,7 +154,7 @@ func sameLoad(a, b *config.LoadAssignment) bool {
 }
 
 func newShared(name string, cfg *config.Cluster) *shared {
-	sh := &shared{config: cfg, stat: cfg.AltStatName}
+	sh := &shared{name: name, config: cfg, stat: cfg.AltStatName}
 	if sh.stat == "" {
 		sh.stat = name
 	}
@@ -301,12 +302,18 @@ func (c *Clusters) Names() []string {
 // first worker reports them.
 func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) {
 	s := c.set
-	emit("membership_total", uint64(s.All), telemetry.Gauge)
+	all := s.All
+	if c.dst != nil {
+		all = len(c.dst.hosts)
+	}
+	emit("membership_total", uint64(all), telemetry.Gauge)
 	emit("membership_healthy", uint64(s.Healthy), telemetry.Gauge)
 	emit("membership_degraded", uint64(s.Degraded), telemetry.Gauge)
-	emit("membership_excluded", 0, telemetry.Gauge)
+	emit("membership_excluded", uint64(s.Excluded), telemetry.Gauge)
+	s.Table(func(name string, v int) { emit(name, uint64(v), telemetry.Gauge) })
+	c.matches(func(name string, n int) { emit(name+".total_match_count", uint64(n), telemetry.Counter) })
 	emit("membership_change", sh.stats.changes.Load(), telemetry.Counter)
-	if sh.config.Type != config.EDS { // the xDS client counts those
+	if c.Config.Type != config.EDS { // the xDS client counts those
 		emit("update_success", sh.stats.updates.Load(), telemetry.Counter)
 		emit("update_failure", sh.stats.failures.Load(), telemetry.Counter)
 	}

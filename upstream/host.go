@@ -130,6 +130,7 @@ func (h *Host) refresh(s *hostState) {
 
 // rate computes the health that balancing sees.
 func (h *Host) rate() {
+	h.Excluded = h.state.endpoint.Health == config.HealthDraining
 	switch s := h.state; {
 	case s.health.ejected.Load() || s.health.failed.Load() || !s.endpoint.Health.Usable():
 		h.Health = balance.Unhealthy
@@ -150,13 +151,22 @@ func (h *Host) TLS() *config.UpstreamTLS {
 // transport is TLS, and the PROXY header that goes ahead of it (nil: none).
 func (h *Host) transport() (*config.UpstreamTLS, *config.ProxyHeader) {
 	c := h.cluster.Config
-	for i := range c.SocketMatches {
-		m := &c.SocketMatches[i]
-		if fits(m.Match, h.Endpoint.SocketKV) {
-			return m.TLS, m.ProxyProtocol
-		}
+	if i := h.match(); i >= 0 {
+		return c.SocketMatches[i].TLS, c.SocketMatches[i].ProxyProtocol
 	}
 	return c.TLS, c.ProxyProtocol
+}
+
+// match is the first of transport_socket_matches that fits the endpoint, -1
+// without one.
+func (h *Host) match() int {
+	list := h.cluster.Config.SocketMatches
+	for i := range list {
+		if fits(list[i].Match, h.Endpoint.SocketKV) {
+			return i
+		}
+	}
+	return -1
 }
 
 func fits(want, have map[string]string) bool {

@@ -179,7 +179,7 @@ func (c *Clusters) tell(sh *shared, s *hostState, out bool, on *Cluster) {
 	if on != nil {
 		on.ejected(s, out)
 	}
-	name := sh.config.Name
+	name := sh.name
 	for _, l := range c.locals {
 		if on != nil && l == on.local {
 			continue
@@ -251,6 +251,8 @@ func (c *Clusters) sweep(sh *shared, now time.Time) time.Duration {
 func (x *outlier) emit(emit func(string, uint64, telemetry.Kind)) {
 	const p = "outlier_detection."
 	emit(p+"ejections_active", x.activeEjected.Load(), telemetry.Gauge)
+	emit(p+"ejections_total", x.total.Load(), telemetry.Counter)
+	emit(p+"ejections_consecutive_5xx", x.enforced[by5xx].Load(), telemetry.Counter)
 	emit(p+"ejections_enforced_total", x.total.Load(), telemetry.Counter)
 	emit(p+"ejections_overflow", x.overflow.Load(), telemetry.Counter)
 	for d := by5xx; d < numDetectors; d++ {

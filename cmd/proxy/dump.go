@@ -54,9 +54,15 @@ func (d *dumper) clusters(ctx context.Context, w io.Writer, asJSON bool) error {
 				fmt.Fprintf(w, "%s::%s::%s::%d\n", name, priority, x.name, x.max)
 			}
 		}
+		if c.Config.Outlier != nil {
+			for _, k := range [...]string{"success_rate", "local_origin_success_rate"} {
+				fmt.Fprintf(w, "%[1]s::outlier::%[2]s_average::-1\n%[1]s::outlier::%[2]s_ejection_threshold::-1\n", name, k)
+			}
+		}
 		for i := range c.Hosts {
 			h := &c.Hosts[i]
-			fmt.Fprintf(w, "%[1]s::%[2]s::health_flags::%[3]s\n%[1]s::%[2]s::weight::%[4]d\n%[1]s::%[2]s::hostname::%[5]s\n%[1]s::%[2]s::priority::%[6]d\n",
+			fmt.Fprintf(w, "%[1]s::%[2]s::health_flags::%[3]s\n%[1]s::%[2]s::weight::%[4]d\n%[1]s::%[2]s::hostname::%[5]s\n%[1]s::%[2]s::priority::%[6]d\n"+
+				"%[1]s::%[2]s::success_rate::-1\n%[1]s::%[2]s::local_origin_success_rate::-1\n",
 				name, h.Address, healthFlags(h), h.Endpoint.Weight, h.Hostname, h.Priority)
 		}
 	}
@@ -68,7 +74,7 @@ func healthFlags(h *upstream.HostStatus) string {
 	for _, f := range []struct {
 		set  bool
 		name string
-	}{{h.Ejected, "/failed_outlier_check"}, {h.FailedActive, "/failed_active_hc"}, {h.FailedByEDS, "/failed_eds_health"}, {h.DegradedByEDS, "/degraded_eds_health"}} {
+	}{{h.Ejected, "/failed_outlier_check"}, {h.FailedActive, "/failed_active_hc"}, {h.FailedByEDS && h.EDSHealth != config.HealthDraining, "/failed_eds_health"}, {h.EDSHealth == config.HealthDraining, "/eds_status_draining"}, {h.DegradedByEDS, "/degraded_eds_health"}} {
 		if f.set {
 			flags += f.name
 		}

@@ -78,16 +78,23 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
 		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
-		Filters: filters.Build, Env: env, Draining: p.failing,
+		Filters: filters.Build, Env: env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
-		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live},
+		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live,
+			Report: p.reports.relay.Report, Interval: p.reports.relay.Interval},
 		Closed: p.reports.closed,
 		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
+}
+
+// off says that a runtime feature is set, to false.
+func (o planeOptions) off(feature string) bool {
+	on, set := o.runtime[feature].(bool)
+	return set && !on
 }
 
 // limit is envoy.resource_limits.listener.NAME.connection_limit.

@@ -205,7 +205,12 @@ func serveHTTP(listeners []netListener, h http.Handler) (stop func()) {
 		})
 	}
 	return func() {
-		_ = srv.Close()
+		// Whoever asked for the end gets its answer.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close()
+		}
 		wg.Wait()
 	}
 }

@@ -17,7 +17,7 @@ type FormatItem struct {
 	Arg  string
 	Alt  string
 	Path []string // metadata keys
-	Max  int      // 0: whole
+	Max  int      // 0: whole, -1: nothing
 	JSON bool     // a JSON format's value that keeps its type
 }
 

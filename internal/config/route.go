@@ -172,12 +172,13 @@ type RouteAction struct {
 
 // InternalRedirect is internal_redirect_policy.
 type InternalRedirect struct {
-	Max          int
-	Codes        []int
-	AllowCross   bool
-	CopyHeaders  []string
-	SafeCross    bool
-	PreviousOnce bool
+	Max           int
+	Codes         []int
+	AllowCross    bool
+	CopyHeaders   []string
+	SafeCross     bool
+	PreviousOnce  bool
+	AllowedRoutes []string // names; nil: all
 }
 
 // MaxStreamDuration is max_stream_duration: nil members are absent. With one

@@ -23,9 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/h2c"
-
 	"sluice/internal/meshtest"
 	"sluice/internal/meshtest/podconfig"
 )
@@ -68,6 +65,7 @@ func TestNoPushEverFailsARequest(t *testing.T) {
 	for _, client := range f.clients() {
 		wg.Go(func() { f.load(ctx, client) })
 	}
+	wg.Go(func() { f.scrape(ctx) })
 	version := 1
 	for tick := time.NewTicker(flapEvery); ctx.Err() == nil; {
 		select {
@@ -82,16 +80,30 @@ func TestNoPushEverFailsARequest(t *testing.T) {
 	f.judge(version)
 }
 
+// scrape reads what operators read, all the time.
+func (f *flapping) scrape(ctx context.Context) {
+	for ctx.Err() == nil {
+		for _, page := range []string{"/stats", "/stats/prometheus", "/config_dump?include_eds", "/clusters?format=json", "/listeners", "/certs", "/init_dump"} {
+			if code, body := get(f.ports[2], page); code != http.StatusOK {
+				f.fail("%s: %d %.200s", page, code, body)
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 func newFlapping(t *testing.T) *flapping {
 	f := &flapping{t: t, plane: startPlane(t, meshtest.Options{})}
 	for i := range 3 {
-		s := httptest.NewServer(h2c.NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				f.fail("backend %d: request of %s: %v", i, r.Proto, err)
 			}
 			time.Sleep(3 * time.Millisecond)
 			_, _ = io.WriteString(w, strings.Repeat("b", 2000))
-		}), &http2.Server{}))
+		}))
+		s.Config.Protocols = protocols(true, true)
+		s.Start()
 		t.Cleanup(s.Close)
 		f.backends = append(f.backends, strings.TrimPrefix(s.URL, "http://"))
 	}
@@ -108,6 +120,15 @@ func newFlapping(t *testing.T) *flapping {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// protocols are HTTP/1.1 if it may be, and HTTP/2, without TLS or with.
+func protocols(one, plain bool) *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(one)
+	p.SetHTTP2(!plain)
+	p.SetUnencryptedHTTP2(plain)
+	return p
 }
 
 const flapBootstrap = `
@@ -177,12 +198,9 @@ func (f *flapping) clients() []flapClient {
 	list := []flapClient{
 		{name: "HTTP/1.1", url: plain, client: &http.Client{Transport: &http.Transport{}}},
 		{name: "HTTP/1.1, a connection a request", url: plain, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}},
-		{name: "HTTP/2", url: plain, client: &http.Client{Transport: &http2.Transport{AllowHTTP: true,
-			DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, network, addr)
-			}}}},
+		{name: "HTTP/2", url: plain, client: &http.Client{Transport: &http.Transport{Protocols: protocols(false, true)}}},
 		{name: "HTTP/1.1 over TLS, a connection a request", url: secure, client: &http.Client{Transport: &http.Transport{TLSClientConfig: insecure.Clone(), DisableKeepAlives: true}}},
-		{name: "HTTP/2 over TLS", url: secure, client: &http.Client{Transport: &http2.Transport{TLSClientConfig: insecure.Clone()}}},
+		{name: "HTTP/2 over TLS", url: secure, client: &http.Client{Transport: &http.Transport{TLSClientConfig: insecure.Clone(), Protocols: protocols(false, false)}}},
 		{name: steady, url: secure, client: &http.Client{Transport: &http.Transport{TLSClientConfig: two}}},
 	}
 	for i := range list {

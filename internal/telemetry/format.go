@@ -64,8 +64,8 @@ func (w *Formatter) text(dst []byte, f *config.Format, r *Record, omit bool) []b
 			continue
 		}
 		dst = out
-		if it.Max > 0 && len(dst)-start > it.Max {
-			dst = dst[:start+it.Max]
+		if it.Max != 0 && len(dst)-start > max(0, it.Max) {
+			dst = dst[:start+max(0, it.Max)]
 		}
 	}
 	return dst
@@ -137,8 +137,8 @@ func (w *Formatter) value(dst []byte, v *config.JSONValue, omit bool, r *Record)
 
 func (w *Formatter) typed(dst []byte, it *config.FormatItem, r *Record) []byte {
 	out, k := w.op(w.scratch[:0], it, r)
-	if k == text && it.Max > 0 && len(out) > it.Max {
-		out = out[:it.Max]
+	if k == text && it.Max != 0 && len(out) > max(0, it.Max) {
+		out = out[:max(0, it.Max)]
 	}
 	switch k {
 	case missing:

@@ -29,9 +29,13 @@ type IstioKey struct {
 // IstioScope is one configured stats filter: it builds the labels.
 type IstioScope struct {
 	Labels func(k *IstioKey, flags string) []Label
+	// Override changes the labels of one metric (its name has no istio_), or drops
+	// it. It must not write into l; nil: nothing is overridden.
+	Override func(metric string, l []Label) (labels []Label, drop bool)
 }
 
 type istioSeries struct {
+	scope         *IstioScope
 	labels        []Label
 	count         uint64
 	duration      histogram
@@ -41,6 +45,7 @@ type istioSeries struct {
 }
 
 type istioTCP struct {
+	scope                      *IstioScope
 	labels                     []Label
 	opened, closed, sent, recv uint64
 }
@@ -75,7 +80,7 @@ func (m *IstioMetrics) Request(k IstioKey, r *Record) {
 	k.Flags = r.Flags.mask()
 	s := m.requests[k]
 	if s == nil {
-		s = &istioSeries{labels: k.Scope.Labels(&k, flagText(r)), grpc: k.Protocol == 1}
+		s = &istioSeries{scope: k.Scope, labels: k.Scope.Labels(&k, flagText(r)), grpc: k.Protocol == 1}
 		m.requests[k] = s
 		m.order = append(m.order, s)
 	}
@@ -93,7 +98,7 @@ func (m *IstioMetrics) TCP(k IstioKey, r *Record, opened, closed, sent, received
 	k.Flags = r.Flags.mask()
 	s := m.tcp[k]
 	if s == nil {
-		s = &istioTCP{labels: k.Scope.Labels(&k, flagText(r))}
+		s = &istioTCP{scope: k.Scope, labels: k.Scope.Labels(&k, flagText(r))}
 		m.tcp[k] = s
 		m.orderTCP = append(m.orderTCP, s)
 	}
@@ -112,28 +117,40 @@ func flagText(r *Record) string {
 
 func (m *IstioMetrics) collect(out []Metric) []Metric {
 	for _, s := range m.order {
-		out = append(out, Metric{Name: "istio_requests_total", Prom: "istio_requests_total", Labels: s.labels, Value: s.count},
-			s.duration.metric("istio_request_duration_milliseconds", s.labels),
-			s.in.metric("istio_request_bytes", s.labels), s.out.metric("istio_response_bytes", s.labels))
+		out = s.scope.add(out, s.labels, Metric{Name: "requests_total", Value: s.count})
+		out = s.scope.add(out, s.labels, s.duration.metric("request_duration_milliseconds"))
+		out = s.scope.add(out, s.labels, s.in.metric("request_bytes"))
+		out = s.scope.add(out, s.labels, s.out.metric("response_bytes"))
 		if s.grpc {
-			out = append(out, Metric{Name: "istio_request_messages_total", Prom: "istio_request_messages_total", Labels: s.labels, Value: s.msgIn},
-				Metric{Name: "istio_response_messages_total", Prom: "istio_response_messages_total", Labels: s.labels, Value: s.msgOut})
+			out = s.scope.add(out, s.labels, Metric{Name: "request_messages_total", Value: s.msgIn})
+			out = s.scope.add(out, s.labels, Metric{Name: "response_messages_total", Value: s.msgOut})
 		}
 	}
 	for _, s := range m.orderTCP {
-		for _, c := range []struct {
-			name string
-			n    uint64
-		}{{"istio_tcp_connections_opened_total", s.opened}, {"istio_tcp_connections_closed_total", s.closed},
-			{"istio_tcp_sent_bytes_total", s.sent}, {"istio_tcp_received_bytes_total", s.recv}} {
-			out = append(out, Metric{Name: c.name, Prom: c.name, Labels: s.labels, Value: c.n})
-		}
+		out = s.scope.add(out, s.labels, Metric{Name: "tcp_connections_opened_total", Value: s.opened})
+		out = s.scope.add(out, s.labels, Metric{Name: "tcp_connections_closed_total", Value: s.closed})
+		out = s.scope.add(out, s.labels, Metric{Name: "tcp_sent_bytes_total", Value: s.sent})
+		out = s.scope.add(out, s.labels, Metric{Name: "tcp_received_bytes_total", Value: s.recv})
 	}
 	return out
 }
 
-func (h *histogram) metric(name string, labels []Label) Metric {
-	m := Metric{Name: name, Prom: name, Labels: labels, Kind: Histogram, Sum: h.sum, Buckets: make([]uint64, len(h.n))}
+// add gives m its full name and its labels, unless the scope drops it.
+func (s *IstioScope) add(out []Metric, labels []Label, m Metric) []Metric {
+	m.Labels = labels
+	if s.Override != nil {
+		var drop bool
+		if m.Labels, drop = s.Override(m.Name, labels); drop {
+			return out
+		}
+	}
+	m.Name = "istio_" + m.Name
+	m.Prom = m.Name
+	return append(out, m)
+}
+
+func (h *histogram) metric(name string) Metric {
+	m := Metric{Name: name, Kind: Histogram, Sum: h.sum, Buckets: make([]uint64, len(h.n))}
 	for i, n := range h.n {
 		m.Value += n
 		m.Buckets[i] = m.Value

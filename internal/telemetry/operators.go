@@ -357,6 +357,12 @@ func connOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind) {
 	case "CONNECTION_ID":
 		return count(dst, c.ID)
 	case "STREAM_ID":
+		if !r.TCP { // the stream id of a request is its request id
+			if r.Request == nil || !r.Request.Has(httpmsg.XRequestID) {
+				return dst, missing
+			}
+			return append(dst, r.Request.Get(httpmsg.XRequestID)...), text
+		}
 		if r.StreamID == [16]byte{} {
 			return dst, missing
 		}

@@ -84,6 +84,12 @@ type Slot struct {
 	Any   any // of filters that park: their call under way
 }
 
+// Clear makes the slot ready for another request, keeping its memory.
+func (s *Slot) Clear(w *worker.Worker) {
+	w.Stop(&s.Timer)
+	s.N, s.B, s.Any = [3]uint64{}, s.B[:0], nil
+}
+
 // Exchange is a request and its response as filters see them. It belongs to its
 // worker.
 type Exchange struct {

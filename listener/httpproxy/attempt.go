@@ -142,7 +142,7 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	r.local.worker.Stop(&r.perTry)
-	if h.Has(httpmsg.Connection) && hasToken(h.Get(httpmsg.Connection), "close") && t.conn != nil && t.conn.Protocol() != telemetry.HTTP2 {
+	if t.conn != nil && t.conn.Protocol() != telemetry.HTTP2 && closes(h) {
 		r.cluster.Stats[pool.CxCloseNotify]++
 	}
 	t.report(h)
@@ -164,6 +164,12 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 	r.tunnel = !end && !r.down.HTTP2() && (h.Status == 101 && r.upgrade || r.connect && h.Status/100 == 2)
 	r.respond(h, end)
 	r.awaitTry()
+}
+
+// closes says that an HTTP/1 response ends its connection.
+func closes(h *httpmsg.Head) bool {
+	v := h.Get(httpmsg.Connection)
+	return hasToken(v, "close") || h.Major == 1 && h.Minor == 0 && !hasToken(v, "keep-alive")
 }
 
 // report tells outlier detection the outcome, gRPC statuses in the head by what

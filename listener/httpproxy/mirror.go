@@ -2,7 +2,6 @@ package httpproxy
 
 import (
 	"bytes"
-	"strings"
 
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
@@ -12,41 +11,34 @@ import (
 	"sluice/upstream/pool"
 )
 
-// shadow is a copy of a request on its way to a mirror cluster. Nobody waits
-// for its answer. It is made once the request is whole.
+// maxShadow is what a mirror may lag behind its request before it is given up.
+const maxShadow = 1 << 20
+
+// shadow is a copy of a request on its way to a mirror cluster, sent as the
+// request comes. Nobody waits for its answer, and it holds nobody up.
 type shadow struct {
 	local   *local
 	cluster *upstream.Cluster
-	host    *upstream.Host
+	host    *upstream.Host // nil: over
 	conn    *pool.Conn
 	stream  httpmsg.Stream
 	wait    pool.Request
 	head    httpmsg.Head
 	tail    httpmsg.Head
 	hasTail bool
-	body    []byte
+	end     bool   // the request is whole
+	body    []byte // what came before there was a stream
 	timer   worker.Timer
 }
 
-// mirror arms the route's shadow policies for this request: the ones that its
-// share of requests selects.
+// mirror starts the route's shadows of this request: those of the policies that
+// its share of requests selects.
 func (r *request) mirror() {
-	r.mirrors = r.mirrors[:0]
 	for i := range r.route.Mirrors {
 		m := &r.route.Mirrors[i]
 		if f := m.Fraction; f != nil && r.local.rnd.Uint64()%1_000_000 >= uint64(f.PerMillion) {
 			continue
 		}
-		r.mirrors = append(r.mirrors, m)
-	}
-	if len(r.mirrors) > 0 && r.downEnd {
-		r.sendMirrors()
-	}
-}
-
-// sendMirrors sends the copies of a whole request.
-func (r *request) sendMirrors() {
-	for _, m := range r.mirrors {
 		name := m.Cluster
 		if name == "" && m.ClusterHeader != "" {
 			v, _ := r.head.Value(m.ClusterHeader)
@@ -56,7 +48,29 @@ func (r *request) sendMirrors() {
 			r.shadowTo(c, m)
 		}
 	}
-	r.mirrors = r.mirrors[:0]
+	if r.downEnd {
+		r.mirrored()
+	}
+}
+
+// mirrored leaves the shadows of a whole request to themselves.
+func (r *request) mirrored() {
+	for i, s := range r.shadows {
+		if s.host != nil && r.limits.global > 0 {
+			r.local.worker.Start(&s.timer, r.limits.global)
+		}
+		r.shadows[i] = nil
+	}
+	r.shadows = r.shadows[:0]
+}
+
+// dropShadows gives up those of a request that will never be whole.
+func (r *request) dropShadows() {
+	for i, s := range r.shadows {
+		s.abandon()
+		r.shadows[i] = nil
+	}
+	r.shadows = r.shadows[:0]
 }
 
 func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
@@ -81,7 +95,7 @@ func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
 		r.local.bufA = own
 	}
 	route.CompileMutations(m.HeaderMutations).Apply(&s.head, r.eval, &r.edits)
-	s.body = bytes.Clone(r.body)
+	s.body, s.end = bytes.Clone(r.body), r.downEnd
 	if r.hasTail {
 		s.hasTail = true
 		s.tail.CopyFrom(&r.last)
@@ -97,9 +111,7 @@ func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
 		return
 	}
 	s.timer.Fire = s.late
-	if r.limits.global > 0 {
-		r.local.worker.Start(&s.timer, r.limits.global)
-	}
+	r.shadows = append(r.shadows, s)
 	s.host.Active++
 	o := upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.conn.facts.ID,
 		Host: string(s.head.Authority())}
@@ -109,17 +121,44 @@ func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
 // OnStream implements pool.User.
 func (s *shadow) OnStream(st httpmsg.Stream, c *pool.Conn) {
 	s.stream, s.conn = st, c
-	end := len(s.body) == 0 && !s.hasTail
-	st.SendHead(&s.head, end)
-	if s.stream != nil && !end {
-		if len(s.body) > 0 {
-			s.stream.SendData(s.body, !s.hasTail)
-		}
-		if s.hasTail && s.stream != nil {
-			s.stream.SendTrailers(&s.tail)
-		}
+	last := s.end && !s.hasTail
+	st.SendHead(&s.head, last && len(s.body) == 0)
+	if s.stream != nil && len(s.body) > 0 {
+		s.stream.SendData(s.body, last)
+	}
+	if s.stream != nil && s.hasTail {
+		s.stream.SendTrailers(&s.tail)
 	}
 	s.body = nil
+}
+
+// data is content of the request.
+func (s *shadow) data(p []byte, end bool) {
+	s.end = s.end || end
+	switch {
+	case s.host == nil:
+	case s.stream != nil:
+		s.stream.SendData(p, end)
+		if s.stream != nil && s.stream.Buffered() > maxShadow {
+			s.abandon()
+		}
+	case len(s.body)+len(p) > maxShadow:
+		s.abandon()
+	default:
+		s.body = append(s.body, p...)
+	}
+}
+
+// trailers are those of the request.
+func (s *shadow) trailers(t *httpmsg.Head) {
+	s.end, s.hasTail = true, true
+	switch {
+	case s.host == nil:
+	case s.stream != nil:
+		s.stream.SendTrailers(t)
+	default:
+		s.tail.CopyFrom(t)
+	}
 }
 
 // OnNoStream implements pool.User.
@@ -156,10 +195,15 @@ func (s *shadow) OnReset(httpmsg.ResetReason) { s.done() }
 func (s *shadow) OnDrain() {}
 
 func (s *shadow) late() {
+	s.cluster.Stats[pool.RqTimeout]++
+	s.abandon()
+}
+
+// abandon gives the shadow up.
+func (s *shadow) abandon() {
 	if s.wait.Waiting() {
 		s.wait.Cancel()
 	}
-	s.cluster.Stats[pool.RqTimeout]++
 	if st := s.stream; st != nil {
 		st.Reset(httpmsg.ResetReason{Kind: httpmsg.ResetLocal})
 	}
@@ -176,105 +220,4 @@ func (s *shadow) done() {
 		s.stream = nil
 		s.conn.Release(s.wait.Priority)
 	}
-}
-
-// follow follows an internal redirect of the upstream, where the route wants
-// it: the client doesn't see it.
-func (r *request) follow(h *httpmsg.Head) bool {
-	p := r.route.Config.Action.InternalRedirect
-	if p == nil || !redirects(p, h.Status) {
-		return false
-	}
-	v := r.group.Values
-	target := string(h.Get(httpmsg.Location))
-	scheme, host, path, ok := splitURL(target)
-	switch {
-	case r.follows >= max(1, p.Max):
-		v[redirectTooMany]++
-	case target == "" || !ok:
-		v[redirectBadLocation]++
-	case scheme != string(r.head.Scheme()) && !p.AllowCross:
-		v[redirectScheme]++
-	case !r.downEnd || r.lost > 0:
-	default:
-		if r.redirectTo(p, h, scheme, host, path) {
-			r.cluster.Stats[pool.InternalRedirectSucceeded]++
-			return true
-		}
-	}
-	r.cluster.Stats[pool.InternalRedirectFailed]++
-	return false
-}
-
-func redirects(p *config.InternalRedirect, status int) bool {
-	if len(p.Codes) == 0 {
-		return status == 302
-	}
-	for _, c := range p.Codes {
-		if c == status {
-			return true
-		}
-	}
-	return false
-}
-
-func splitURL(s string) (scheme, host, path string, ok bool) {
-	scheme, rest, ok := strings.Cut(s, "://")
-	if !ok || scheme != "http" && scheme != "https" {
-		return "", "", "", false
-	}
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		host, path = rest[:i], rest[i:]
-	} else {
-		host = rest
-	}
-	if path == "" || path[0] != '/' {
-		path = "/" + path
-	}
-	path, _, _ = strings.Cut(path, "#")
-	return scheme, host, path, host != ""
-}
-
-// redirectTo sends the request to where the upstream pointed.
-func (r *request) redirectTo(p *config.InternalRedirect, h *httpmsg.Head, scheme, host, path string) bool {
-	var saved httpmsg.Head
-	saved.CopyFrom(&r.head)
-	status := h.Status
-	before := string(r.head.Scheme()) + "://" + string(r.head.Authority()) + string(r.head.Path())
-	r.head.SetAuthority([]byte(host))
-	r.head.SetPath([]byte(path))
-	r.head.SetScheme([]byte(scheme))
-	old, oldCluster := r.route, r.cluster
-	r.findRoute()
-	if r.route == nil || r.route.Config.Action == nil {
-		r.head.CopyFrom(&saved)
-		r.route, r.cluster, r.x.Route = old, oldCluster, old.Config
-		r.group.Values[redirectNoRoute]++
-		return false
-	}
-	r.up.cancelQuietly()
-	r.follows++
-	for _, name := range p.CopyHeaders {
-		r.head.DelName(name)
-		if v, ok := h.Value(name); ok {
-			r.head.AddName(name, v)
-		}
-	}
-	if status == 303 && string(r.head.Method()) != "GET" && string(r.head.Method()) != "HEAD" {
-		r.head.SetMethod([]byte("GET"))
-		r.head.Del(httpmsg.ContentLength)
-		r.body = r.body[:0]
-	}
-	r.head.Del(httpmsg.XEnvoyOriginalPath)
-	r.head.Del(httpmsg.XEnvoyOriginalHost)
-	r.head.DelName("x-envoy-original-url")
-	r.head.AddName("x-envoy-original-url", []byte(before))
-	r.plan.settled()
-	r.rec.Attempts = 0
-	r.local.worker.Stop(&r.timeout)
-	r.dispatch()
-	if !r.over {
-		r.requestComplete()
-	}
-	return true
 }

@@ -39,6 +39,9 @@ type Options struct {
 	// then end their connections. It is asked per answer; nil: never.
 	Draining func() bool
 	Env      func(string) string // for %ENVIRONMENT()%; nil: empty
+	// StripFragments takes #fragments off paths instead of refusing them: Envoy's
+	// http_reject_path_with_fragment, off.
+	StripFragments bool
 }
 
 // Server is what the connection managers of a process share.

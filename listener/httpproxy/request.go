@@ -66,10 +66,11 @@ type request struct {
 	over                       bool
 	interim                    bool // an informational response went out
 	follows                    int  // internal redirects so far
+	hops                       []hop
 	altTimeout                 bool
-	overridden                 bool             // the client named the operation
-	newCookies                 []string         // for the response, by hash policies
-	mirrors                    []*config.Mirror // to be sent when the request is whole
+	overridden                 bool      // the client named the operation
+	newCookies                 []string  // for the response, by hash policies
+	shadows                    []*shadow // while the request isn't whole
 	numbers                    [20]byte
 }
 
@@ -94,19 +95,14 @@ func (r *request) begin(c *conn, s httpmsg.Stream) {
 	r.table = c.proxy.routes.table.Load()
 	r.chain, r.weighted = c.proxy.filters(), -1
 	r.over = false
-	v := r.group.Values
-	v[rqTotal]++
-	v[rqActive]++
 	r.rec.Conn = &c.facts
 	r.rec.Start, r.rec.Wall = l.worker.Now(), l.worker.Wall()
 	r.rec.StreamID = l.uuid()
 	r.rec.Protocol = telemetry.HTTP11
 	if s.HTTP2() {
 		r.rec.Protocol = telemetry.HTTP2
-		v[rqHTTP2]++
-	} else {
-		v[rqHTTP1]++
 	}
+	r.counted()
 	x := &r.x
 	x.Worker, x.Conn, x.Record, x.Request, x.Set, x.Stats = l.worker, c.down, &r.rec, &r.head, l.set, r.group
 	x.Random = l.rnd.Uint64()
@@ -118,12 +114,22 @@ func (r *request) begin(c *conn, s httpmsg.Stream) {
 	}
 }
 
+// counted counts a request that begins.
+func (r *request) counted() {
+	v := r.group.Values
+	v[rqTotal]++
+	v[rqActive]++
+	if r.down.HTTP2() {
+		v[rqHTTP2]++
+	} else {
+		v[rqHTTP1]++
+	}
+}
+
 // clear makes the object ready for the next request, keeping its memory.
 func (r *request) clear() {
 	for i := range r.slots {
-		s := &r.slots[i]
-		r.local.worker.Stop(&s.Timer)
-		s.N, s.B, s.Any = [3]uint64{}, s.B[:0], nil
+		r.slots[i].Clear(r.local.worker)
 	}
 	r.head.Reset()
 	r.resp.Reset()
@@ -142,7 +148,7 @@ func (r *request) clear() {
 	r.headSeen, r.downEnd, r.hasTail, r.internal, r.needTLS, r.routed = false, false, false, false, false, false
 	r.parked, r.heldDown, r.answered, r.headOut, r.waiting = false, false, false, false, false
 	r.tunnel, r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false, false
-	r.newCookies, r.mirrors = r.newCookies[:0], r.mirrors[:0]
+	r.newCookies, r.hops = r.newCookies[:0], r.hops[:0]
 	r.plan.clear()
 	r.overridden, r.upgrading = false, false
 	r.limits = limits{}
@@ -239,6 +245,9 @@ func (r *request) forwardBody(p []byte, end bool) {
 	if r.answered && r.up.stream == nil {
 		return // a local reply, or the upstream's answer is whole
 	}
+	for _, s := range r.shadows {
+		s.data(p, end && !r.hasTail)
+	}
 	up := r.up.sending()
 	if r.keeps() {
 		r.keep(p, up)
@@ -265,7 +274,7 @@ func (r *request) keeps() bool {
 
 // repeats reports whether the content may be needed a second time.
 func (r *request) repeats() bool {
-	if r.plan.armed() || len(r.mirrors) > 0 {
+	if r.plan.armed() {
 		return true
 	}
 	a := r.action()
@@ -286,7 +295,6 @@ func (r *request) keep(p []byte, streaming bool) {
 	switch {
 	case streaming: // the request goes on, but can't be repeated
 		r.plan.abandon()
-		r.mirrors = r.mirrors[:0]
 		r.lost, r.body = len(r.body)+len(p), r.body[:0]
 	case r.waiting:
 		r.plan.abandon()
@@ -318,6 +326,9 @@ func (r *request) OnTrailers(t *httpmsg.Head) {
 	}
 	r.downEnd, r.hasTail = true, true
 	r.rec.RequestEnd = r.local.worker.Now()
+	for _, s := range r.shadows {
+		s.trailers(t)
+	}
 	if r.keeps() || !r.up.sending() {
 		r.last.CopyFrom(t)
 	}

@@ -24,7 +24,11 @@ func (r *request) valid() bool {
 	if len(p) == 0 && !r.connect {
 		return r.refuse(404, "", "missing_path_rejected")
 	}
-	if bytes.IndexByte(p, '#') >= 0 {
+	if i := bytes.IndexByte(p, '#'); i >= 0 && r.proxy.server.opts.StripFragments {
+		p = p[:i]
+		h.SetPath(p)
+	} else if i >= 0 {
+		r.group.Values[rqFailedPath]++
 		return r.refuse(400, "", "path_normalization_failed")
 	}
 	if len(p) > 0 && p[0] != '/' && !(r.connect && len(h.Protocol()) == 0) {

@@ -57,6 +57,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 // findRoute chooses the route by the request as it is now.
 func (r *request) findRoute() {
 	r.route, r.x.Route = nil, nil
+	r.rec.Route, r.rec.VirtualCluster = "", ""
 	r.chain = r.proxy.filters()
 	t := r.table
 	if t == nil {
@@ -321,6 +322,7 @@ func (r *request) finish() {
 	}
 	r.over = true
 	r.stopTimers()
+	r.dropShadows()
 	r.up.cancel(httpmsg.ResetNone)
 	r.plan.settled()
 	now := r.local.worker.Now()
@@ -328,6 +330,9 @@ func (r *request) finish() {
 	r.conn.countWire(&r.rec)
 	if r.headOut && r.rec.SendEnd == 0 {
 		r.rec.SendEnd = now
+	}
+	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
+		r.group.Values[rq1xx+c-1]++
 	}
 	r.emit()
 	c := r.conn
@@ -346,9 +351,6 @@ func (r *request) emit() {
 		g.Values[cxUpgradesActive]--
 	}
 	g.Values[rqCompleted]++
-	if c := r.rec.Code / 100; c >= 1 && c <= 5 {
-		g.Values[rq1xx+c-1]++
-	}
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {
 		if l, ok := f.(filter.Logger); ok {

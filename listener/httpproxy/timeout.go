@@ -218,9 +218,7 @@ func setMillis(d *time.Duration, v []byte) bool {
 func (r *request) requestComplete() {
 	w := r.local.worker
 	w.Stop(&r.whole)
-	if len(r.mirrors) > 0 && !r.over {
-		r.sendMirrors()
-	}
+	r.mirrored()
 	if r.over || r.cluster == nil || r.answered && r.up.stream == nil {
 		return
 	}

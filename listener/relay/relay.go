@@ -12,7 +12,6 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener/downstream"
-	"sluice/listener/filter/istiostats"
 	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/tcpproxy"
 	"sluice/upstream"
@@ -131,16 +130,30 @@ func (p *Reports) log(f *config.TCPProxy) *telemetry.Log {
 // Log implements tcpproxy.Options.Log.
 func (p *Reports) Log(t *tcpproxy.Record) {
 	d := t.Downstream
-	w := d.Conn.Worker()
+	r := p.record(t)
+	w := d.Conn.Worker().Index()
+	on := &p.workers[w]
+	if t.Started {
+		r.LogType = "TcpUpstreamConnected"
+	} else {
+		if c := p.clusters.Local(w).Get(t.Cluster); c != nil && r.Flags.Has(telemetry.URX) {
+			c.Stats[pool.CxConnectAttemptsExceeded]++
+		}
+		p.count(w, t)
+		p.countIstio(on, t, r, true)
+	}
+	on.writer.Emit(p.log(t.Filter), r)
+}
+
+// record is what telemetry knows of a connection by now.
+func (p *Reports) record(t *tcpproxy.Record) *telemetry.Record {
+	d := t.Downstream
 	facts := Facts(d)
 	facts.Remote = d.Src
-	r := telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
+	r := &telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
 		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Dynamic}
-	if t.Started {
-		r.LogType = "TcpUpstreamConnected"
-	}
 	if t.UpstreamRemote.IsValid() {
 		r.UpstreamHost = netip.AddrPortFrom(t.UpstreamRemote.Addr().Unmap(), t.UpstreamRemote.Port()).String()
 	}
@@ -159,36 +172,10 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	for _, f := range t.Flags {
 		r.Flags.Set(telemetry.FlagOf(f))
 	}
-	if c := p.clusters.Local(w.Index()).Get(t.Cluster); c != nil {
+	if c := p.clusters.Local(d.Conn.Worker().Index()).Get(t.Cluster); c != nil {
 		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
-		if r.Flags.Has(telemetry.URX) {
-			c.Stats[pool.CxConnectAttemptsExceeded]++
-		}
 	}
-	on := &p.workers[w.Index()]
-	if !t.Started {
-		p.count(w.Index(), t)
-		p.countIstio(on, d, &r)
-	}
-	on.writer.Emit(p.log(t.Filter), &r)
-}
-
-// countIstio reports a connection that is over, where its chain has istio.stats.
-func (p *Reports) countIstio(w *onWorker, d *downstream.Connection, r *telemetry.Record) {
-	if d.Chain == nil {
-		return
-	}
-	for _, f := range d.Chain.Filters {
-		n, ok := f.(*config.NetworkStats)
-		if !ok || n.Stats == nil {
-			continue
-		}
-		x, ok := p.stats.Load(n.Stats)
-		if !ok {
-			x, _ = p.stats.LoadOrStore(n.Stats, istiostats.New(n.Stats, p.Node, r.Conn.Direction))
-		}
-		x.(*istiostats.Filter).Connection(w.set, r, 1, 1, r.BytesOut, r.BytesIn)
-	}
+	return r
 }
 
 // Facts are what telemetry wants to know of a downstream connection.

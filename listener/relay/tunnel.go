@@ -239,6 +239,9 @@ func (e *farEnd) OnEOF(*worker.Conn) {
 	if s := e.t.stream; s != nil && !e.t.sent {
 		e.t.sent = true
 		s.SendData(nil, true)
+		if !s.HTTP2() && !e.t.filter.TunnelPost {
+			e.t.ended() // HTTP/1 closes the connection, in Envoy too: there is no half of it
+		}
 		e.t.over()
 	}
 }

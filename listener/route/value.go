@@ -99,6 +99,30 @@ func HeaderMatches(m *config.HeaderMatch, h *httpmsg.Head, scratch *[]byte) bool
 	return valueMatches(m, v) != m.Invert
 }
 
+// EachValueMatches is HeaderMatches for policies: a header that came more than
+// once fits when one of its values does, and an inverted match only when none
+// does, so that no value hides behind another.
+func EachValueMatches(m *config.HeaderMatch, h *httpmsg.Head, scratch *[]byte) bool {
+	if _, pseudo := Pseudo(h, m.Name); pseudo || m.Present || m.Absent {
+		return HeaderMatches(m, h, scratch)
+	}
+	found := false
+	for i := range h.Len() {
+		_, k, v, live := h.Field(i)
+		if !live || string(k) != m.Name {
+			continue
+		}
+		found = true
+		if valueMatches(m, v) {
+			return !m.Invert
+		}
+	}
+	if !found {
+		return HeaderMatches(m, h, scratch)
+	}
+	return m.Invert
+}
+
 func valueMatches(m *config.HeaderMatch, v []byte) bool {
 	if m.Range != nil {
 		n, err := strconv.ParseInt(str(bytes.TrimSpace(v)), 10, 64)

@@ -69,11 +69,18 @@ type Traffic struct {
 	UpstreamPaused, UpstreamResumed uint64
 }
 
+// Progress is what was told of a connection by Report.
+type Progress struct {
+	Opened         bool
+	Received, Sent uint64
+}
+
 // Record is what a relayed connection was, or, given by Live.Each, is.
 type Record struct {
 	Traffic
-	// Counted is the reporter's note of what it has counted already.
-	Counted Traffic
+	// Counted and Reported are the reporter's notes of what it has counted already.
+	Counted  Traffic
+	Reported Progress
 
 	Downstream *downstream.Connection
 	Filter     *config.TCPProxy
@@ -100,6 +107,11 @@ type Options struct {
 	Log func(*Record)
 	// Began is told of a connection at its start; nil: nobody.
 	Began func(w *worker.Worker, f *config.TCPProxy)
+	// Report is told of a connection when it is established and at each Interval
+	// from then on. It says false while it has to be told again soon, for something
+	// it waits for. Interval gives 0 for a connection that isn't reported.
+	Report   func(*Record) bool
+	Interval func(d *downstream.Connection) time.Duration
 	// Live gives the list that a worker's relays are on while they last; nil: none.
 	Live func(w *worker.Worker) *Live
 }
@@ -212,6 +224,30 @@ func (r *relay) connected(u Upstream, err error) {
 		start.Started, start.End = true, r.p.w.Now()
 		r.p.opts.Log(&start)
 	}
+	r.reports()
+}
+
+// askAgain is how soon a Report that had to wait is made again.
+const askAgain = time.Second
+
+// reports begins to report the connection.
+func (r *relay) reports() {
+	if r.p.opts.Interval == nil || r.p.opts.Report == nil {
+		return
+	}
+	every := r.p.opts.Interval(r.d)
+	if every <= 0 {
+		return
+	}
+	r.report.Fire = func() {
+		r.measure()
+		next := every
+		if !r.p.opts.Report(&r.rec) {
+			next = min(every, askAgain)
+		}
+		r.p.w.Start(&r.report, next)
+	}
+	r.report.Fire()
 }
 
 // failed tries again if that may help, else closes the client's connection.

@@ -19,6 +19,7 @@ type relay struct {
 	cancel   func()
 	idle     worker.Timer
 	max      worker.Timer
+	report   worker.Timer
 	last     int64  // when something moved
 	seen     uint64 // bytes moved at the last idle check
 	over     bool   // the downstream connection is gone
@@ -199,6 +200,7 @@ func (r *relay) finish() {
 	w := r.p.w
 	w.Stop(&r.idle)
 	w.Stop(&r.max)
+	w.Stop(&r.report)
 	r.rec.End = w.Now()
 	r.measure()
 	r.p.live.remove(r)

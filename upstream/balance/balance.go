@@ -28,6 +28,7 @@ type Host struct {
 	Priority int
 	Locality int // ordinal of its locality within the load assignment
 	Health   Health
+	Excluded bool   // being drained: not counted when health is weighed
 	HashKey  string // ring and table position
 	Active   int
 	Since    int64 // monotonic ns of its appearance, for slow start; 0: long ago
@@ -57,8 +58,8 @@ type Set struct {
 	levels  []level
 	total   int
 	// Healthy and Degraded count hosts, for membership statistics.
-	Healthy, Degraded, All int
-	rnd                    uint64
+	Healthy, Degraded, Excluded, All int
+	rnd                              uint64
 }
 
 // level is one priority.
@@ -67,6 +68,7 @@ type level struct {
 	health, degradedHealth   int // percent, over-provisioned
 	load, degradedLoad       int // percent of traffic
 	panic                    bool
+	excluded                 int
 	all, good, poor          source
 }
 
@@ -81,6 +83,10 @@ func New(c *config.Cluster, hosts []*Host, localityWeights []uint32, seed uint64
 		l := &s.levels[h.Priority]
 		l.hosts = append(l.hosts, h)
 		s.All++
+		if h.Excluded {
+			l.excluded++
+			s.Excluded++
+		}
 		switch h.Health {
 		case Healthy:
 			l.healthy = append(l.healthy, h)
@@ -114,9 +120,9 @@ func (s *Set) loads() {
 	sum := 0
 	for i := range s.levels {
 		l := &s.levels[i]
-		if len(l.hosts) > 0 {
-			l.health = min(100, over*len(l.healthy)/len(l.hosts))
-			l.degradedHealth = min(100, over*len(l.degraded)/len(l.hosts))
+		if n := len(l.hosts) - l.excluded; n > 0 {
+			l.health = min(100, over*len(l.healthy)/n)
+			l.degradedHealth = min(100, over*len(l.degraded)/n)
 		}
 		sum += l.health + l.degradedHealth
 	}
@@ -187,7 +193,10 @@ func (s *Set) panics() {
 		if len(l.hosts) == 0 {
 			continue
 		}
-		share := 100 * float64(len(l.healthy)+len(l.degraded)) / float64(len(l.hosts))
+		share := 0.0
+		if n := len(l.hosts) - l.excluded; n > 0 {
+			share = 100 * float64(len(l.healthy)+len(l.degraded)) / float64(n)
+		}
 		l.panic = share < s.cluster.LBCommon.PanicThreshold
 	}
 }

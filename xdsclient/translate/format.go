@@ -107,7 +107,9 @@ func (s scope) operator(text string) (config.FormatItem, int, bool) {
 		if err != nil {
 			return wrong()
 		}
-		it.Max, end = n, d
+		if it.Max, end = n, d; n == 0 {
+			it.Max = -1
+		}
 	}
 	if end >= len(text) || text[end] != '%' {
 		return wrong()
@@ -139,7 +141,7 @@ func (s scope) argument(it *config.FormatItem, arg string, has bool) bool {
 	case kind > mayHave && arg == "":
 		s.bad("%s requires parameters", it.Op)
 		return false
-	case kind == noArgument && it.Max > 0:
+	case kind == noArgument && it.Max != 0:
 		s.bad("%s does not take length", it.Op)
 		return false
 	}

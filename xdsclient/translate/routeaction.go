@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	allowlisted "github.com/envoyproxy/go-control-plane/envoy/extensions/internal_redirect/allow_listed_routes/v3"
 	previousroutes "github.com/envoyproxy/go-control-plane/envoy/extensions/internal_redirect/previous_routes/v3"
 	safecross "github.com/envoyproxy/go-control-plane/envoy/extensions/internal_redirect/safe_cross_scheme/v3"
 	uritemplate "github.com/envoyproxy/go-control-plane/envoy/extensions/path/rewrite/uri_template/v3"
@@ -220,6 +221,11 @@ func (s scope) internalRedirect(m *route.InternalRedirectPolicy) *config.Interna
 			out.PreviousOnce = at.decode(t, &previousroutes.PreviousRoutesConfig{})
 		case "envoy.extensions.internal_redirect.safe_cross_scheme.v3.SafeCrossSchemeConfig":
 			out.SafeCross = at.decode(t, &safecross.SafeCrossSchemeConfig{})
+		case "envoy.extensions.internal_redirect.allow_listed_routes.v3.AllowListedRoutesConfig":
+			var m allowlisted.AllowListedRoutesConfig
+			if at.decode(t, &m) {
+				out.AllowedRoutes = append([]string{}, m.GetAllowedRouteNames()...)
+			}
 		default:
 			at.missing(p.GetName(), t.name)
 		}

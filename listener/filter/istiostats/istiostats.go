@@ -3,6 +3,7 @@
 package istiostats
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,9 @@ type Filter struct {
 func New(p *config.IstioStats, node *telemetry.Node, d config.Direction) *Filter {
 	f := &Filter{policy: p, node: node, inbound: d == config.Inbound, workloads: make(map[string]*telemetry.Peer)}
 	f.scope = &telemetry.IstioScope{Labels: f.labels}
+	if len(p.Metrics) > 0 {
+		f.scope.Override = f.override
+	}
 	return f
 }
 
@@ -166,26 +170,25 @@ func (f *Filter) labels(k *telemetry.IstioKey, flags string) []telemetry.Label {
 			telemetry.Label{Name: "grpc_response_status", Value: grpc})
 	}
 	l = append(l, telemetry.Label{Name: "response_flags", Value: flags}, telemetry.Label{Name: "connection_security_policy", Value: policy})
-	return f.without(l)
+	return l
 }
 
-// without drops the labels that the configuration removes from all metrics.
-func (f *Filter) without(l []telemetry.Label) []telemetry.Label {
+// override applies the configured overrides of a metric: those that name it and
+// those for all.
+func (f *Filter) override(metric string, l []telemetry.Label) ([]telemetry.Label, bool) {
 	for i := range f.policy.Metrics {
 		m := &f.policy.Metrics[i]
-		if m.Name != "" {
+		if m.Name != "" && m.Name != metric {
 			continue
 		}
-		for _, name := range m.Remove {
-			for j := range l {
-				if l[j].Name == name {
-					l = append(l[:j], l[j+1:]...)
-					break
-				}
-			}
+		if m.Drop {
+			return nil, true
+		}
+		if len(m.Remove) > 0 {
+			l = slices.DeleteFunc(slices.Clone(l), func(x telemetry.Label) bool { return slices.Contains(m.Remove, x.Name) })
 		}
 	}
-	return l
+	return l, false
 }
 
 func service(k *telemetry.IstioKey) (host, name, namespace string) {

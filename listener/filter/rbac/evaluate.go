@@ -92,7 +92,7 @@ func match(e *config.RBACExpr, s *Subject) bool {
 		if s.Head == nil {
 			return matchNoHeader(e.Header)
 		}
-		return route.HeaderMatches(e.Header, s.Head, s.Scratch)
+		return route.EachValueMatches(e.Header, s.Head, s.Scratch)
 	case config.RBACURLPath, config.RBACURITemplate:
 		return s.Head != nil && e.String != nil && route.StringMatches(e.String, pathOf(s.Head))
 	}

@@ -1,6 +1,8 @@
 package rbac
 
 import (
+	"strings"
+
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
@@ -18,8 +20,24 @@ type Filter struct {
 
 // New makes the filter.
 func New(p *config.RBAC) *Filter {
-	return &Filter{policy: p, allowed: "rbac." + p.StatPrefix + "allowed", denied: "rbac." + p.StatPrefix + "denied",
-		shadowAllowed: "rbac." + p.ShadowStatPrefix + "shadow_allowed", shadowDenied: "rbac." + p.ShadowStatPrefix + "shadow_denied"}
+	own, shadow := statPrefix(p.StatPrefix), statPrefix(p.ShadowStatPrefix)
+	return &Filter{policy: p, allowed: own + "allowed", denied: own + "denied",
+		shadowAllowed: shadow + "shadow_allowed", shadowDenied: shadow + "shadow_denied"}
+}
+
+// statPrefix ends in a dot, whatever the configured prefix ends in.
+func statPrefix(p string) string {
+	if p != "" && !strings.HasSuffix(p, ".") {
+		p += "."
+	}
+	return "rbac." + p
+}
+
+// perRule counts the verdict of a policy by its name, where that is asked for.
+func (f *Filter) perRule(x *filter.Exchange, prefix, policy, verdict string) {
+	if f.policy.TrackPerRule && policy != "" {
+		x.Stats.Inc(statPrefix(prefix) + "policy." + policy + "." + verdict)
+	}
 }
 
 // Decode implements filter.HTTP.
@@ -38,6 +56,7 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	ok, policy := Evaluate(r, &s)
 	if r.Action == config.RBACLog {
 		note(x, "access_log_hint", policy != "")
+		x.Stats.Inc(f.allowed)
 		return filter.Continue
 	}
 	if policy != "" {
@@ -46,9 +65,11 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	note(x, f.policy.StatPrefix+"enforced_engine_result", word(ok))
 	if ok {
 		x.Stats.Inc(f.allowed)
+		f.perRule(x, f.policy.StatPrefix, policy, "allowed")
 		return filter.Continue
 	}
 	x.Stats.Inc(f.denied)
+	f.perRule(x, f.policy.StatPrefix, policy, "denied")
 	if policy == "" {
 		policy = "none"
 	}
@@ -62,8 +83,10 @@ func (f *Filter) shadow(x *filter.Exchange, r *config.RBACRules, s *Subject) {
 	ok, policy := Evaluate(r, s)
 	if ok {
 		x.Stats.Inc(f.shadowAllowed)
+		f.perRule(x, f.policy.ShadowStatPrefix, policy, "shadow_allowed")
 	} else {
 		x.Stats.Inc(f.shadowDenied)
+		f.perRule(x, f.policy.ShadowStatPrefix, policy, "shadow_denied")
 	}
 	if policy != "" {
 		note(x, f.policy.ShadowStatPrefix+"shadow_effective_policy_id", policy)

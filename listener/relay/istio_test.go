@@ -1,0 +1,35 @@
+package relay
+
+import (
+	"testing"
+
+	"sluice/internal/config"
+	"sluice/listener/downstream"
+	"sluice/listener/tcpproxy"
+)
+
+func TestPeersAreWaitedForOnlyWhereTheyTell(t *testing.T) {
+	in, out := &config.Listener{Direction: config.Inbound}, &config.Listener{Direction: config.Outbound}
+	told := &config.FilterChain{Filters: []config.NetworkFilter{&config.MetadataExchange{Protocol: "mx"}}}
+	silent := &config.FilterChain{}
+	agreed, other := &downstream.TLS{ALPN: "mx"}, &downstream.TLS{ALPN: "h2"}
+	for _, c := range []struct {
+		rule string
+		d    downstream.Connection
+		peer *tcpproxy.Peer
+		want bool
+	}{
+		{"outbound without an exchange", downstream.Connection{Listener: out}, nil, true},
+		{"outbound before the frame", downstream.Connection{Listener: out}, &tcpproxy.Peer{}, false},
+		{"outbound after the frame", downstream.Connection{Listener: out}, &tcpproxy.Peer{Metadata: []byte("x")}, true},
+		{"inbound plaintext", downstream.Connection{Listener: in, Chain: told}, nil, true},
+		{"inbound before the frame", downstream.Connection{Listener: in, Chain: told, TLS: agreed}, nil, false},
+		{"inbound after the frame", downstream.Connection{Listener: in, Chain: told, TLS: agreed, PeerMetadata: []byte("x")}, nil, true},
+		{"inbound with another protocol", downstream.Connection{Listener: in, Chain: told, TLS: other}, nil, true},
+		{"inbound without the filter", downstream.Connection{Listener: in, Chain: silent, TLS: agreed}, nil, true},
+	} {
+		if got := known(&tcpproxy.Record{Downstream: &c.d, UpstreamPeer: c.peer}); got != c.want {
+			t.Errorf("%s: %v", c.rule, got)
+		}
+	}
+}
