@@ -132,8 +132,7 @@ func (s *section) host(name, value []byte) fault {
 		return noFault
 	}
 	if h.HasAuthority() {
-		var room [256]byte
-		value = append(append(append(room[:0], h.Authority()...), ','), value...)
+		return codecError // RFC 9112 section 3.2; Envoy joins them with a comma
 	}
 	h.SetAuthority(value)
 	if s.o.PreserveCase {

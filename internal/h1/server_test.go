@@ -165,7 +165,7 @@ func TestHeads(t *testing.T) {
 		in   string
 		want string
 	}{
-		{"several Hosts are joined", Options{}, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", `head GET / host="a,b" end=true`},
+		{"several Hosts are refused", Options{}, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "reset 5 400 http1.codec_error before=false"},
 		{"absolute target wins over Host", Options{AllowAbsoluteURL: true}, "GET HTTP://u:p@B:80/x?y HTTP/1.1\r\nHost: a\r\n\r\n", `head GET /x?y host="B:80" end=true`},
 		{"absolute target without path", Options{AllowAbsoluteURL: true}, "GET http://b HTTP/1.1\r\nHost: a\r\n\r\n", `head GET / host="b" end=true`},
 		{"absolute target with query only", Options{AllowAbsoluteURL: true}, "GET http://b?q HTTP/1.1\r\n\r\n", `head GET ?q host="b" end=true`},

@@ -153,6 +153,10 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	r.rec.UpstreamFailure = ""
+	if r.upgrade && r.upgrading && h.Status < 400 && h.Status != 101 {
+		r.handshakeFailed(h)
+		return
+	}
 	if !end && r.absorbs(h) {
 		t.absorb(h)
 		return

@@ -7,6 +7,7 @@ import (
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
+	"sluice/listener/filter"
 	"sluice/upstream"
 	"sluice/upstream/pool"
 )
@@ -27,6 +28,20 @@ func (r *request) terminates() bool {
 		}
 	}
 	return false
+}
+
+// handshakeFailed answers an upgrade that the upstream took for an ordinary
+// request: a client that waits for its tunnel gets the head, as from Envoy, and
+// no content that it could take for the tunnel's.
+func (r *request) handshakeFailed(h *httpmsg.Head) {
+	r.cluster.Count(h.Status)
+	r.reply(filter.Reply{Status: h.Status, Details: "websocket_handshake_unsuccessful", GRPC: -1, Headers: func(out *httpmsg.Head) {
+		for i := range h.Len() {
+			if id, name, value, ok := h.Field(i); ok && id != httpmsg.ContentLength && id != httpmsg.TransferEncoding {
+				out.Add(name, value)
+			}
+		}
+	}})
 }
 
 // tcpStream is a TCP connection in the place of an upstream HTTP stream.
