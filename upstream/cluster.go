@@ -51,6 +51,7 @@ type Cluster struct {
 	bal     []*balance.Host
 	byKey   map[string]*Host
 	set     *balance.Set
+	sub     *subsets // nil: the cluster isn't divided
 	weights []uint32
 	pools   pool.Cluster
 	dst     *originalDst
@@ -105,6 +106,9 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 				sh.gauges(c, emit)
 			}
 			c.codecs.each(emit)
+			if c.sub != nil {
+				c.sub.count(l.index == 0, emit)
+			}
 		}
 	}
 	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),
@@ -188,6 +192,7 @@ func (c *Cluster) rebalance() {
 	}
 	c.local.seed = c.local.seed*6364136223846793005 + 1442695040888963407
 	c.set = balance.New(c.Config, c.bal, c.weights, c.local.seed)
+	c.divide()
 }
 
 // ejected follows a change of outlier or health check state: a host that is out
@@ -246,6 +251,7 @@ type Query struct {
 	balance.Query
 	OriginalDst netip.AddrPort // where the client meant to go
 	From        *From          // for PROXY headers; nil: none are sent
+	Match       config.Struct  // metadata the host must have, for lb_subset_config
 	DstHeader   string         // value of the ORIGINAL_DST cluster's header, "" when absent
 }
 
@@ -258,7 +264,12 @@ func (c *Cluster) Pick(q *Query) *Host {
 	if c.set.Panic() {
 		c.Stats[pool.LBHealthyPanic]++
 	}
-	b := c.set.Pick(&q.Query)
+	var b *balance.Host
+	if c.sub != nil {
+		b = c.sub.pick(c.set, q)
+	} else {
+		b = c.set.Pick(&q.Query)
+	}
 	if b == nil {
 		c.Stats[pool.CxNoneHealthy]++
 		return nil

@@ -240,13 +240,17 @@ type SubsetLB struct {
 	Fallback  uint8 // 0 none, 1 any, 2 default subset
 	Default   Struct
 	Selectors []SubsetSelector
+	// ListAsAny reads a list of values of an endpoint as any of them; FallbackList
+	// tries the entries of fallback_list of the wanted metadata in order.
+	ListAsAny, FallbackList bool
 }
 
-// SubsetSelector is one subset selector.
+// SubsetSelector is one subset selector, its keys sorted.
 type SubsetSelector struct {
-	Keys     []string
-	Fallback uint8
-	Single   bool
+	Keys         []string
+	Fallback     uint8 // 0 the cluster's, 1 none, 2 any, 3 default subset, 4 FallbackKeys
+	FallbackKeys []string
+	Single       bool
 }
 
 // Unlimited is a breaker that never opens.

@@ -1,6 +1,8 @@
 package httpproxy
 
 import (
+	"maps"
+
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
@@ -225,6 +227,7 @@ func (r *request) try() {
 		q.OriginalDst = r.conn.down.Dst
 	}
 	q.Hash, q.HasHash = r.hashed, r.hasHash
+	q.Match = r.subset()
 	if o := &r.cluster.Config.OriginalDst; o.UseHeader {
 		name := o.Header
 		if name == "" {
@@ -251,6 +254,20 @@ func (r *request) try() {
 	if r.downEnd {
 		r.startTryTimer()
 	}
+}
+
+// subset is the metadata that the host must have: the route's, and what filters
+// wrote for load balancing.
+func (r *request) subset() config.Struct {
+	want := r.route.Subset(r.weighted)
+	own := r.rec.Dynamic["envoy.lb"]
+	if len(own) == 0 || r.cluster.Config.Subset == nil {
+		return want
+	}
+	out := make(config.Struct, len(want)+len(own))
+	maps.Copy(out, want)
+	maps.Copy(out, own)
+	return out
 }
 
 func (r *request) noHost() {

@@ -34,6 +34,7 @@ func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 		if d.Restored {
 			q.OriginalDst = d.Dst
 		}
+		q.Match = r.Metadata
 		if r.Filter != nil && r.Filter.HashSourceIP && d.Src.IsValid() {
 			q.Hash, q.HasHash = balance.Hash64([]byte(d.Src.Addr().Unmap().String()), 0), true
 		}

@@ -8,6 +8,7 @@
 package route
 
 import (
+	"maps"
 	"sort"
 	"strconv"
 	"strings"
@@ -53,8 +54,9 @@ type Route struct {
 	BufferLimit int // -1: the connection's
 	// Request and Response hold the header edits in the order they apply.
 	Request, Response []*Mutations
-	clusterEdits      []clusterEdits // by weighted cluster
-	template          []byte         // the path template in regexp's syntax
+	subsets           []config.Struct // by weighted cluster
+	clusterEdits      []clusterEdits  // by weighted cluster
+	template          []byte          // the path template in regexp's syntax
 
 	order int // position in its virtual host
 }
@@ -143,6 +145,7 @@ func (t *Table) compileRoute(c *config.Route, h *VirtualHost) *Route {
 		r.template = []byte(strings.ReplaceAll(a.PathTemplate, "{", "${"))
 		for i := range a.Weighted {
 			w := &a.Weighted[i]
+			r.subsets = append(r.subsets, mergedStruct(a.MetadataMatch, w.MetadataMatch))
 			r.clusterEdits = append(r.clusterEdits, clusterEdits{compileMutations(w.RequestHeaders), compileMutations(w.ResponseHeaders)})
 		}
 	}
@@ -165,6 +168,25 @@ func appendMutations(to []*Mutations, m []config.HeaderMutation) []*Mutations {
 		return append(to, c)
 	}
 	return to
+}
+
+// Subset is the metadata that the request's host must have, with what weighted
+// cluster i (-1: none) adds to the route's.
+func (r *Route) Subset(i int) config.Struct {
+	if i < 0 || i >= len(r.subsets) {
+		return r.Config.Action.MetadataMatch
+	}
+	return r.subsets[i]
+}
+
+func mergedStruct(a, b config.Struct) config.Struct {
+	if len(b) == 0 {
+		return a
+	}
+	out := make(config.Struct, len(a)+len(b))
+	maps.Copy(out, a)
+	maps.Copy(out, b)
+	return out
 }
 
 // ClusterEdits gives the header edits of weighted cluster i (-1: none), which

@@ -14,6 +14,7 @@ import (
 	roundrobin "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/round_robin/v3"
 	cares "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"slices"
 
 	"sluice/internal/config"
 )
@@ -190,10 +191,12 @@ func subsets(m *clusterv3.Cluster_LbSubsetConfig) *config.SubsetLB {
 	if m == nil || len(m.GetSubsetSelectors()) == 0 {
 		return nil
 	}
-	out := &config.SubsetLB{Fallback: uint8(m.GetFallbackPolicy()), Default: structOf(m.GetDefaultSubset())}
+	out := &config.SubsetLB{Fallback: uint8(m.GetFallbackPolicy()), Default: structOf(m.GetDefaultSubset()), ListAsAny: m.GetListAsAny(),
+		FallbackList: m.GetMetadataFallbackPolicy() == clusterv3.Cluster_LbSubsetConfig_FALLBACK_LIST}
 	for _, x := range m.GetSubsetSelectors() {
 		out.Selectors = append(out.Selectors, config.SubsetSelector{
-			Keys: x.GetKeys(), Fallback: uint8(x.GetFallbackPolicy()), Single: x.GetSingleHostPerSubset(),
+			Keys: slices.Sorted(slices.Values(x.GetKeys())), Fallback: uint8(x.GetFallbackPolicy()), Single: x.GetSingleHostPerSubset(),
+			FallbackKeys: slices.Sorted(slices.Values(x.GetFallbackKeysSubset())),
 		})
 	}
 	return out
