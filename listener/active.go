@@ -39,6 +39,7 @@ type active struct {
 	matcher *matcher
 	chains  []*chain // the default one included
 	deflt   *chain
+	named   map[string]*chain // by the names a filter_chain_matcher chooses
 	sockets []*acceptor
 	count   *Counters
 	limit   int64 // of connections, over all workers; 0: none
@@ -94,7 +95,12 @@ func newActive(l *Listeners, w *worker.Worker, p *placed, before *active, sameFr
 	for _, f := range p.config.Chains {
 		a.chains = append(a.chains, take(f))
 	}
-	a.matcher = compile(a.chains)
+	if a.matcher = compile(a.chains); p.config.Matcher != nil {
+		a.named = map[string]*chain{}
+		for _, c := range a.chains {
+			a.named[c.config.Name] = c
+		}
+	}
 	if f := p.config.DefaultChain; f != nil {
 		a.deflt = take(f)
 		a.chains = append(a.chains, a.deflt)

@@ -86,9 +86,9 @@ type placed struct {
 	bound   []netip.AddrPort // with the ports that the kernel chose
 	shared  *shared
 	active  []*active // by worker
-	stopped bool      // its sockets were closed by Close
 	tls     map[*config.FilterChain]*tlsconn.ServerContext
 	rates   map[*config.ConnectionRate]*connectionrate.Bucket
+	stopped bool // its sockets were closed by Close
 }
 
 // shared is what all workers of a listener share.
@@ -121,7 +121,6 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 			continue
 		}
 		if err := l.place(ctx, c); err != nil {
-			l.stats.CreateFailure += uint64(len(l.perW))
 			errs = append(errs, fmt.Errorf("listener %q: %w", c.Name, err))
 		}
 	}

@@ -531,6 +531,63 @@ func TestDrainTellsTerminals(t *testing.T) {
 	}
 }
 
+func TestWhatDrainsIsCounted(t *testing.T) {
+	r := newRig(t, nil)
+	want := func(what string, s Stats) {
+		t.Helper()
+		got := r.l.Stats()
+		got.CreateSuccess, got.CreateFailure = 0, 0
+		if got != s {
+			t.Errorf("%s: %+v, want %+v", what, got, s)
+		}
+	}
+	a := chainOf("a", &config.EchoFilter{})
+	a.Match.SourcePrefix = config.Prefixes{netip.MustParsePrefix("127.0.0.0/8")}
+	r.apply(listenerOf("l", 1, a, chainOf("b", &config.EchoFilter{})), listenerOf("m", 1, chainOf("c", &config.EchoFilter{})))
+	if got := r.l.Stats(); got.CreateSuccess != uint64(2*len(r.l.perW)) {
+		t.Errorf("created %d", got.CreateSuccess)
+	}
+	want("nothing has changed", Stats{})
+	r.apply(listenerOf("l", 2, a), listenerOf("m", 1, chainOf("c", &config.EchoFilter{})))
+	want("one chain is gone", Stats{DrainingChains: 1})
+	r.apply(listenerOf("l", 2, a))
+	want("a listener too", Stats{DrainingChains: 1, Draining: 1})
+	if got := r.l.Names(); len(got) != 1 || got[0] != "l" {
+		t.Errorf("running: %v", got)
+	}
+	time.Sleep(250 * time.Millisecond)
+	want("after the drain time", Stats{})
+}
+
+func TestClosedListenersStayClosed(t *testing.T) {
+	r := newRig(t, nil)
+	in := listenerOf("in", 1, chainOf("a", &config.EchoFilter{}))
+	in.Direction = config.Inbound
+	out := listenerOf("out", 1, chainOf("b", &config.EchoFilter{}))
+	r.apply(in, out)
+	at := r.l.Bound("in")[0].String()
+	for range 2 { // twice counts once
+		if err := r.l.Close(r.ctx, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.l.Stats().Stopped; got != 1 {
+		t.Errorf("%d stopped, want the inbound one", got)
+	}
+	if c, err := net.Dial("tcp", at); err == nil {
+		c.Close()
+		t.Error("the inbound listener accepts")
+	}
+	r.dial("out")
+	moved := listenerOf("in", 2, chainOf("a", &config.EchoFilter{}))
+	moved.Direction, moved.Backlog = config.Inbound, 5 // wants a new socket
+	r.apply(moved, out)
+	if c, err := net.Dial("tcp", at); err == nil {
+		c.Close()
+		t.Error("a changed listener opened again")
+	}
+}
+
 type terminalFunc func(c *downstream.Connection)
 
 func (f terminalFunc) Serve(c *downstream.Connection) { f(c) }

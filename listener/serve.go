@@ -326,10 +326,7 @@ func (c *conn) moveTo(to *active) {
 
 func (c *conn) matchChain() {
 	m := criteria{dst: c.Dst, sni: c.SNI, transport: c.Transport, protocols: c.Protocols, direct: c.DirectSrc.Addr(), src: c.Src}
-	ch := c.lis.matcher.find(&m)
-	if ch == nil {
-		ch = c.lis.deflt
-	}
+	ch := c.lis.find(&m)
 	if ch == nil {
 		c.lis.count.NoMatch++
 		c.refuse("NR", "filter_chain_not_found")

@@ -55,6 +55,22 @@ type Cluster struct {
 	weights []uint32
 	pools   pool.Cluster
 	dst     *originalDst
+	codecs  *codecs
+}
+
+// codecs are the statistics of a cluster's codecs; they outlive its changes.
+type codecs struct {
+	http1 h1.Counters
+	http2 h2.Counters
+}
+
+func (c *codecs) each(emit func(string, uint64, telemetry.Kind)) {
+	if c.http1.Used {
+		c.http1.Each(func(name string, v uint64) { emit("http1."+name, v, telemetry.Counter) })
+	}
+	if c.http2.Used {
+		c.http2.Each(func(name string, v uint64) { emit("http2."+name, v, telemetry.Counter) })
+	}
 }
 
 func (l *Local) set(name string, sh *shared, cfg *config.Cluster, hosts []*hostState, weights []uint32) {
@@ -73,6 +89,9 @@ func (l *Local) set(name string, sh *shared, cfg *config.Cluster, hosts []*hostS
 
 func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cluster) *Cluster {
 	c := &Cluster{Config: cfg, Stat: sh.stat, Stats: l.hidden, local: l, shared: sh, byKey: make(map[string]*Host), Service: service(cfg)}
+	if c.codecs = new(codecs); old != nil {
+		c.codecs = old.codecs
+	}
 	set := l.all.opts.Sets
 	switch {
 	case old != nil && old.group != nil:
@@ -89,10 +108,12 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 			if c.sub != nil {
 				c.sub.count(l.index == 0, emit)
 			}
+			c.codecs.each(emit)
 		}
 	}
 	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),
-		NextID: func() uint64 { return l.all.nextID.Add(1) }, H1: h1Options(cfg, l.heads), H2: h2Options(cfg, l.streams)}
+		NextID: func() uint64 { return l.all.nextID.Add(1) }, H1: h1Options(cfg, l.heads), H2: h2Options(cfg, l.streams, &c.codecs.http2)}
+	c.pools.H1.Counters = &c.codecs.http1
 	if cfg.Type == config.OriginalDst {
 		c.dst = newOriginalDst(c)
 	}
@@ -114,16 +135,16 @@ func h1Options(cfg *config.Cluster, heads *httpmsg.Pool) *h1.Options {
 	o := cfg.HTTP.HTTP1
 	return &h1.Options{MaxHeaders: cfg.MaxHeaders, MaxHeaderBytes: maxResponse(cfg), EnableTrailers: o.EnableTrailers,
 		AllowChunkedLength: o.AllowChunkedLength, SendFullyQualified: o.SendFullyQualified, ProperCase: o.ProperCase,
-		PreserveCase: o.PreserveCase, Pool: heads}
+		PreserveCase: o.PreserveCase, PreserveElseProper: o.PreserveElseProper, ForwardReason: o.ForwardReason, Pool: heads}
 }
 
-func h2Options(cfg *config.Cluster, p *h2.Pool) *h2.Options {
+func h2Options(cfg *config.Cluster, p *h2.Pool, n *h2.Counters) *h2.Options {
 	o := cfg.HTTP.HTTP2
 	h := h2.Options{HeaderTableSize: o.HeaderTableSize, MaxConcurrentStreams: o.MaxConcurrentStreams, InitialStreamWindow: o.InitialStreamWindow,
 		InitialConnWindow: o.InitialConnWindow, MaxHeaders: cfg.MaxHeaders, MaxHeaderBytes: maxResponse(cfg),
 		MaxOutboundFrames: o.MaxOutboundFrames, MaxOutboundControl: o.MaxOutboundControl, MaxConsecutiveEmpty: o.MaxConsecutiveEmpty,
 		MaxPriorityPerStream: o.MaxPriorityPerStream, MaxWindowUpdatePerData: o.MaxWindowUpdatePerData, AllowConnect: o.AllowConnect,
-		StreamErrorOnInvalid: o.StreamErrorOnInvalid, Pool: p}
+		StreamErrorOnInvalid: o.StreamErrorOnInvalid, Pool: p, Counters: n}
 	return h.WithDefaults(true)
 }
 

@@ -50,6 +50,7 @@ type Clusters struct {
 
 // shared is what the workers' parts of a cluster have in common.
 type shared struct {
+	name     string // of the cluster; unlike config, any goroutine may read it
 	config   *config.Cluster
 	given    *config.Cluster // as Apply got it
 	stat     string
@@ -153,7 +154,7 @@ func sameLoad(a, b *config.LoadAssignment) bool {
 }
 
 func newShared(name string, cfg *config.Cluster) *shared {
-	sh := &shared{config: cfg, stat: cfg.AltStatName}
+	sh := &shared{name: name, config: cfg, stat: cfg.AltStatName}
 	if sh.stat == "" {
 		sh.stat = name
 	}
@@ -312,7 +313,7 @@ func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) 
 	s.Table(func(name string, v int) { emit(name, uint64(v), telemetry.Gauge) })
 	c.matches(func(name string, n int) { emit(name+".total_match_count", uint64(n), telemetry.Counter) })
 	emit("membership_change", sh.stats.changes.Load(), telemetry.Counter)
-	if sh.config.Type != config.EDS { // the xDS client counts those
+	if c.Config.Type != config.EDS { // the xDS client counts those
 		emit("update_success", sh.stats.updates.Load(), telemetry.Counter)
 		emit("update_failure", sh.stats.failures.Load(), telemetry.Counter)
 	}

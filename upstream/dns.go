@@ -51,7 +51,7 @@ func (c *Clusters) resolveDue(ctx context.Context, sh *shared, now time.Time) ti
 			case !now.Before(r.due):
 				r.running = true
 				c.busy.Add(1)
-				go c.resolve(ctx, sh, name, r)
+				go c.resolve(ctx, sh, &sh.config.DNS, name, r) // a changed cluster has options of its own
 			default:
 				next = min(next, r.due.Sub(now))
 			}
@@ -60,9 +60,9 @@ func (c *Clusters) resolveDue(ctx context.Context, sh *shared, now time.Time) ti
 	return next
 }
 
-func (c *Clusters) resolve(ctx context.Context, sh *shared, name string, r *resolution) {
+func (c *Clusters) resolve(ctx context.Context, sh *shared, options *config.DNSOptions, name string, r *resolution) {
 	defer c.busy.Done()
-	addrs, err := c.lookUp(ctx, name, &sh.config.DNS)
+	addrs, err := c.lookUp(ctx, name, options)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.running = false

@@ -179,7 +179,7 @@ func (c *Clusters) tell(sh *shared, s *hostState, out bool, on *Cluster) {
 	if on != nil {
 		on.ejected(s, out)
 	}
-	name := sh.config.Name
+	name := sh.name
 	for _, l := range c.locals {
 		if on != nil && l == on.local {
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -54,8 +55,16 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 			keep: keepStats(boot.StatsMatcher),
 		},
 		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),
-			"drain_strategy": f.drainStrategy, "mode": f.mode},
+			"drain_strategy": capital(f.drainStrategy), "mode": capital(f.mode), "restart_epoch": 0, "local_address_ip_version": "v4"},
 	})
+}
+
+// capital writes a word as Envoy's enums print.
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // readBootstrap reads the file, and puts --config-yaml over it.

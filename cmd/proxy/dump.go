@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
-	"time"
 
 	"sluice/internal/config"
 	"sluice/upstream"
@@ -47,6 +45,15 @@ func (d *dumper) clusters(ctx context.Context, w io.Writer, asJSON bool) error {
 	for _, c := range list {
 		name := c.Config.Name
 		fmt.Fprintf(w, "%[1]s::observability_name::%[1]s\n", name)
+		for i, priority := range [...]string{"default_priority", "high_priority"} {
+			b := &c.Config.Breakers[i]
+			for _, x := range [...]struct {
+				name string
+				max  uint32
+			}{{"max_connections", b.Connections}, {"max_pending_requests", b.Pending}, {"max_requests", b.Requests}, {"max_retries", b.Retries}} {
+				fmt.Fprintf(w, "%s::%s::%s::%d\n", name, priority, x.name, x.max)
+			}
+		}
 		if c.Config.Outlier != nil {
 			for _, k := range [...]string{"success_rate", "local_origin_success_rate"} {
 				fmt.Fprintf(w, "%[1]s::outlier::%[2]s_average::-1\n%[1]s::outlier::%[2]s_ejection_threshold::-1\n", name, k)
@@ -127,31 +134,6 @@ func (d *dumper) config(ctx context.Context, q url.Values) (body []byte, status 
 	})
 }
 
-func (d *dumper) certs(w io.Writer) error {
-	type certificate struct {
-		Path    string              `json:"path"`
-		Serial  string              `json:"serial_number"`
-		SANs    []map[string]string `json:"subject_alt_names"`
-		Days    string              `json:"days_until_expiration"`
-		From    time.Time           `json:"valid_from"`
-		Expires time.Time           `json:"expiration_time"`
-	}
-	var list []any
-	for _, s := range d.process.plane.allSecrets() {
-		if s.Certificate == nil || s.Certificate.Leaf == nil {
-			continue
-		}
-		leaf := s.Certificate.Leaf
-		c := certificate{Path: "<inline>", Serial: leaf.SerialNumber.Text(16), From: leaf.NotBefore, Expires: leaf.NotAfter,
-			Days: strconv.Itoa(int(time.Until(leaf.NotAfter).Hours() / 24))}
-		for _, u := range leaf.URIs {
-			c.SANs = append(c.SANs, map[string]string{"uri": u.String()})
-		}
-		list = append(list, map[string]any{"cert_chain": []certificate{c}, "ca_cert": []any{}})
-	}
-	return json.NewEncoder(w).Encode(map[string]any{"certificates": list})
-}
-
 // waiting lists what linking still waits for.
 func (d *dumper) waiting(w io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
@@ -164,7 +146,11 @@ func (d *dumper) waiting(w io.Writer) error {
 		Name  string   `json:"name"`
 		Names []string `json:"target_names"`
 	}
-	list := []unready{}
+	if len(s.Waiting) == 0 {
+		_, err := io.WriteString(w, "{}\n")
+		return err
+	}
+	var list []unready
 	for _, x := range s.Waiting {
 		list = append(list, unready{x.Resource, []string{x.Part.Kind.String() + " " + x.Part.Name}})
 	}

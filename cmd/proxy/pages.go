@@ -15,7 +15,8 @@ type netListener = net.Listener
 // servePages opens the admin port and, in a pod, the status port. The function
 // it returns stops both and waits.
 func (p *process) servePages(ctx context.Context) (stop func(), err error) {
-	node, err := json.Marshal(map[string]any{"id": p.boot.Node.ID, "cluster": p.boot.Node.Cluster, "metadata": p.boot.Node.Metadata})
+	node, err := json.Marshal(map[string]any{"id": p.boot.Node.ID, "cluster": p.boot.Node.Cluster, "metadata": p.boot.Node.Metadata, "user_agent_name": "envoy",
+		"locality": map[string]string{"region": p.boot.Node.Region, "zone": p.boot.Node.Zone, "sub_zone": p.boot.Node.SubZone}})
 	if err != nil {
 		return nil, fmt.Errorf("writing the node as JSON: %w", err)
 	}
@@ -24,9 +25,10 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 		Version: "sluice/" + version, Began: p.began, State: func() admin.State { return admin.State(p.state.Load()) }, Metrics: p.plane.metrics,
 		Clusters: d.clusters, Listeners: d.listeners, ConfigDump: d.config, Certs: d.certs, InitDump: d.waiting,
 		Options: p.options, Node: node, Logging: &admin.Logging{Level: p.level},
-		Drain: func(inboundOnly, _, _ bool) { p.drain(inboundOnly) },
-		Quit:  p.quit,
+		Drain: p.drain, Quit: p.quitNow,
 	}
+	p.admin = a
+	p.plane.admin.Store(a)
 	p.stats()
 	stops := []func(){}
 	stop = func() {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/internal/tlsconn"
@@ -40,6 +41,7 @@ type plane struct {
 	listeners  *listener.Listeners
 	secrets    atomic.Pointer[map[string]*config.Secret]
 	reports    *reporting
+	admin      atomic.Pointer[admin.Admin]
 }
 
 // planeOptions are what the command line and the bootstrap say of the plane.
@@ -76,7 +78,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
 		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
-		Filters: filters.Build, Env: env, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
+		Filters: filters.Build, Env: env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
@@ -99,6 +101,12 @@ func (o planeOptions) off(feature string) bool {
 func (o planeOptions) limit(name string) int {
 	v, _ := o.runtime["envoy.resource_limits.listener."+name+".connection_limit"].(float64)
 	return int(v)
+}
+
+// failing reports that the process is told to fail its health checks.
+func (p *plane) failing() bool {
+	a := p.admin.Load()
+	return a != nil && a.HealthFailed()
 }
 
 // Run runs workers and their helpers until ctx ends. When it returns nothing of

@@ -92,8 +92,12 @@ func waitReady(ctx context.Context, url string, period, attempt time.Duration) e
 			return fmt.Errorf("timeout waiting for the proxy to be ready at %s: last attempt: %w", url, last)
 		case <-tick.C:
 		}
-		if last = askReady(ctx, url, attempt); last == nil {
+		err := askReady(ctx, url, attempt)
+		if err == nil {
 			return nil
+		}
+		if last == nil || ctx.Err() == nil { // the end of the wait is no reason
+			last = err
 		}
 	}
 }

@@ -39,6 +39,11 @@ type process struct {
 	state  atomic.Int32
 	applyE chan error // the first static configuration's error
 	quit   context.CancelFunc
+	atOnce atomic.Bool     // no drain on the way out
+	life   context.Context // of the data plane
+	later  sync.WaitGroup  // of drains that end later
+	admin  *admin.Admin
+	names  atomic.Pointer[config.NameTable]
 }
 
 // run is the whole of a proxy's life: start the workers, let the control path
@@ -55,6 +60,7 @@ func run(ctx context.Context, h host, s settings) error {
 	}
 	// The data plane outlives the control path: requests go on while it drains.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.life = inner
 	var wg sync.WaitGroup
 	failed := make(chan error, 8)
 	start := func(what string, f func(context.Context) error) {
@@ -65,6 +71,7 @@ func run(ctx context.Context, h host, s settings) error {
 		})
 	}
 	defer wg.Wait()
+	defer p.later.Wait()
 	defer stop()
 	start("data plane", p.plane.Run)
 
@@ -92,7 +99,7 @@ func run(ctx context.Context, h host, s settings) error {
 // terminate is SIGTERM's way out: in a pod connections get time to end.
 func (p *process) terminate(ctx context.Context) {
 	p.setState(admin.Draining)
-	if p.pod != nil {
+	if p.pod != nil && !p.atOnce.Load() {
 		p.pod.terminate(ctx, p)
 	}
 }
@@ -106,6 +113,7 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 		Node: p.boot.Node, ADS: p.boot.ADS, Static: &p.boot.Static, Translate: p.registry, Dial: p.dial,
 		Logf: func(format string, args ...any) { p.log.Info(fmt.Sprintf(format, args...)) },
 		Apply: func(s *config.Snapshot) {
+			p.names.Store(s.Names)
 			err := p.plane.Apply(ctx, s)
 			if err != nil && ctx.Err() == nil {
 				p.log.Error("applying configuration", "error", err)
@@ -131,7 +139,11 @@ func (p *process) changed(f xdsclient.Facts) {
 	}
 	switch f.State() {
 	case "LIVE":
-		p.setState(admin.Live)
+		if admin.State(p.state.Swap(int32(admin.Live))) != admin.Live {
+			if err := trim(); err != nil {
+				p.log.Debug("memory", "error", err)
+			}
+		}
 	case "INITIALIZING":
 		p.setState(admin.Initializing)
 	}
@@ -140,11 +152,45 @@ func (p *process) changed(f xdsclient.Facts) {
 	}
 }
 
-// drain lets connections go: of inbound listeners, or all.
-func (p *process) drain(inboundOnly bool) {
-	if err := p.plane.listeners.Drain(context.Background(), inboundOnly); err != nil {
-		p.log.Error("draining", "error", err)
+// drain is /drain_listeners: inbound listeners, or all, stop at once, or tell
+// their clients to go and stop after the drain time, or, with skipExit, never.
+// Outbound ones serve the application while inbound ones drain.
+func (p *process) drain(inboundOnly, graceful, skipExit bool) {
+	if skipExit && !graceful {
+		return // Envoy takes it, and does nothing
 	}
+	if graceful {
+		if err := p.plane.listeners.Drain(p.life, inboundOnly); err != nil {
+			p.log.Error("draining", "error", err)
+		}
+		if skipExit {
+			return
+		}
+	}
+	stop := func() {
+		if err := p.plane.listeners.Close(p.life, inboundOnly); err != nil && p.life.Err() == nil {
+			p.log.Error("closing listeners", "error", err)
+		}
+	}
+	if !graceful {
+		stop()
+		return
+	}
+	p.later.Go(func() {
+		t := time.NewTimer(p.settings.plane.drain)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			stop()
+		case <-p.life.Done():
+		}
+	})
+}
+
+// quitNow ends the process without a drain.
+func (p *process) quitNow() {
+	p.atOnce.Store(true)
+	p.quit()
 }
 
 // serveHTTP serves on goroutines until the returned function has stopped it.
@@ -159,7 +205,12 @@ func serveHTTP(listeners []netListener, h http.Handler) (stop func()) {
 		})
 	}
 	return func() {
-		_ = srv.Close()
+		// Whoever asked for the end gets its answer.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close()
+		}
 		wg.Wait()
 	}
 }

@@ -2,19 +2,22 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"sluice/internal/admin"
+	"sluice/internal/config"
 	"sluice/internal/identity"
+	"sluice/listener"
 	"sluice/xdsclient"
 )
 
@@ -40,6 +43,7 @@ type podSide struct {
 	drains struct{ minimum, termination time.Duration }
 	onZero bool        // EXIT_ON_ZERO_ACTIVE_CONNECTIONS
 	began  atomic.Bool // the preStop hook drained already
+	counts agentCounts
 }
 
 // serveSidecar is `proxy sidecar`: pilot-agent's command line in an injected pod.
@@ -98,7 +102,7 @@ func agentLevel(o agentFlags) string {
 
 // newPodSide prepares the identity and the way to istiod.
 func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclient.Dialer, error) {
-	p := &podSide{agent: a, ready: admin.NewReadiness(nil, "identity", "configuration"), dns: a.Env("ISTIO_META_DNS_CAPTURE") == "true"}
+	p := &podSide{agent: a, ready: admin.NewReadiness(nil, "identity", "configuration"), counts: agentCounts{began: time.Now()}, dns: a.Env("ISTIO_META_DNS_CAPTURE") == "true"}
 	var err error
 	if p.drains.termination, err = time.ParseDuration(a.Text("terminationDrainDuration")); err != nil {
 		return nil, nil, fmt.Errorf("ProxyConfig.terminationDrainDuration: %w", err)
@@ -110,9 +114,9 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 		}
 	}
 	p.onZero = a.Env("EXIT_ON_ZERO_ACTIVE_CONNECTIONS") == "true"
-	peer := func(address string) *identity.Peer {
+	peer := func(address, root string) *identity.Peer {
 		return &identity.Peer{
-			Address: address, Plaintext: strings.HasSuffix(address, ":15010"), RootFile: rootFile, TokenFile: tokenFile,
+			Address: address, Plaintext: strings.HasSuffix(address, ":15010"), RootFile: rootOf(a, root), TokenFile: tokenFile,
 			Metadata: map[string]string{"clusterid": a.ClusterID}, ServerName: a.Env("ISTIOD_SAN"),
 		}
 	}
@@ -121,7 +125,7 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 	if ca == "" {
 		ca = discovery
 	}
-	o := identity.Options{ID: a.SPIFFE(), CA: peer(ca), CRLFile: crlFile, Signer: a.Env("ISTIO_META_CERT_SIGNER"), Logf: logf}
+	o := identity.Options{ID: a.SPIFFE(), CA: peer(ca, "CA_ROOT_CA"), CRLFile: crlFile, Signer: a.Env("ISTIO_META_CERT_SIGNER"), Logf: logf}
 	if v := a.Env("SECRET_TTL"); v != "" {
 		if o.TTL, err = time.ParseDuration(v); err != nil {
 			return nil, nil, fmt.Errorf("SECRET_TTL: %w", err)
@@ -136,7 +140,26 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 		o.Mounted, o.CA = &m, nil
 	}
 	p.source = identity.NewSource(o)
-	return p, peer(discovery).Dial, nil
+	return p, peer(discovery, "XDS_ROOT_CA").Dial, nil
+}
+
+// rootOf is the file that istiod's certificate is checked against: the one that
+// the variable names ("SYSTEM": the system's), else the first of pilot-agent's
+// places that is there.
+func rootOf(a *identity.Agent, variable string) string {
+	if v := a.Env(variable); v != "" {
+		return v
+	}
+	places := []string{"./etc/certs/root-cert.pem"}
+	if v := a.Env("PROV_CERT"); v != "" {
+		places = append(places, v+"/root-cert.pem")
+	}
+	for _, path := range places {
+		if exists(path) {
+			return path
+		}
+	}
+	return rootFile
 }
 
 func exists(paths ...string) bool {
@@ -152,9 +175,13 @@ func exists(paths ...string) bool {
 func (s *podSide) changed(f xdsclient.Facts) {
 	if f.Live {
 		s.ready.Done("configuration")
+		s.counts.started()
 		return
 	}
 	why := f.Missing()
+	if f.Problem != "" {
+		s.counts.connectionFailures.Add(1)
+	}
 	if f.Problem != "" {
 		why += "; istiod: " + f.Problem
 	} else if !f.Connected {
@@ -170,19 +197,21 @@ func (s *podSide) servePages(_ context.Context, p *process) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	app, err := admin.NewAppMetrics(s.agent.Env("ISTIO_PROMETHEUS_ANNOTATIONS"), func() {})
+	app, err := admin.NewAppMetrics(s.agent.Env("ISTIO_PROMETHEUS_ANNOTATIONS"), func() { s.counts.scrapeFailures.Add(1) })
 	if err != nil {
 		return nil, err
 	}
 	status := &admin.Status{
-		Ready: s.ready, App: app, Probes: probes, Quit: p.quit,
+		Ready: s.ready, App: app, Probes: probes, Quit: p.quitNow,
 		Metrics: func(w io.Writer, _ string) error {
+			s.counts.scrapes.Add(1)
 			return admin.WritePrometheus(context.Background(), w, p.plane.metrics)
 		},
-		Drain:     func() { s.began.Store(true); p.drain(true) },
-		NameTable: func() []byte { return nil },
+		Drain:     func() { s.began.Store(true); p.drain(true, true, true) },
+		NameTable: func() []byte { return nameTable(p.names.Load()) },
 		Identity:  func() (bool, string) { return s.source.Certificate() != nil, s.source.Problem() },
 	}
+	p.plane.metrics.Global(s.metrics)
 	port := s.agent.Number("statusPort", 15020)
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	if err != nil {
@@ -198,17 +227,43 @@ func (s *podSide) terminate(ctx context.Context, p *process) {
 	if s.began.Load() {
 		return
 	}
-	p.drain(true)
+	p.drain(true, true, true)
 	if !s.onZero {
-		time.Sleep(s.drains.termination)
+		pause(ctx, s.drains.termination)
 		return
 	}
-	time.Sleep(s.drains.minimum)
+	pause(ctx, s.drains.minimum)
 	for ctx.Err() == nil {
-		if n, err := p.plane.listeners.Open(ctx); err != nil || n == 0 {
-			p.log.Info("drained", "error", errors.Join(err))
+		n, err := p.plane.active(ctx, &p.boot.Static)
+		if err != nil || n == 0 {
+			p.log.Info("drained", "error", err)
 			return
 		}
-		time.Sleep(time.Second)
+		pause(ctx, time.Second)
 	}
+}
+
+// pause waits, unless the data plane ends before.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// active counts the connections of listeners that carry the application's
+// traffic: the bootstrap's own are for probes and scrapes, which never stop.
+func (p *plane) active(ctx context.Context, static *config.Snapshot) (n uint64, err error) {
+	var mu sync.Mutex
+	err = p.listeners.Visit(ctx, func(_ int, c *config.Listener, x listener.Counters) {
+		if slices.ContainsFunc(static.Listeners, func(s *config.Listener) bool { return s.Name == c.Name }) {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		n += x.Active
+	})
+	return n, err
 }

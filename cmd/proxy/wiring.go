@@ -44,10 +44,9 @@ func (r *reporting) log(key any, list []*config.AccessLog) *telemetry.Log {
 	return l.(*telemetry.Log)
 }
 
-// closed writes the listener's own access log, of every connection, and counts
-// one that ended before its chain's connection manager had it.
+// closed writes the listener's own access log, of every connection.
 func (r *reporting) closed(c *downstream.Connection) {
-	if m := manager(c.Chain); m != nil && (c.Flag != "" || c.TransportFailure != "") {
+	if m := manager(c.Chain); m != nil && !c.Served {
 		r.plane.http.Refused(c.Conn.Worker().Index(), m)
 	}
 	if len(c.Listener.AccessLogs) == 0 {

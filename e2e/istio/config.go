@@ -73,3 +73,17 @@ spec:
     - {destination: {host: b.demo.svc.cluster.local, port: {number: 80}}, weight: 50}
     - {destination: {host: c.demo.svc.cluster.local, port: {number: 80}}, weight: 50}
 `
+
+// timeoutYAML gives one path a timeout.
+const timeoutYAML = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: b, namespace: demo}
+spec:
+  hosts: [b.demo.svc.cluster.local]
+  http:
+  - match: [{uri: {prefix: /slow}}]
+    timeout: 1s
+    retries: {attempts: 0}
+    route: [{destination: {host: b.demo.svc.cluster.local, port: {number: 80}}}]
+  - route: [{destination: {host: b.demo.svc.cluster.local, port: {number: 80}}}]
+`

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,10 +55,9 @@ func bed(t *testing.T, prefix string, stock bool, kinds map[string]Sidecar) (*Be
 	t.Helper()
 	ctx := t.Context()
 	dir := t.TempDir()
-	for d := dir; d != "/"; d = filepath.Dir(d) { // the sidecars run as 1337
-		_ = os.Chmod(d, 0o755)
-		if d == os.TempDir() {
-			break
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // the sidecars run as 1337
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
 		}
 	}
 	b, err := NewBed(context.WithoutCancel(ctx), dir, prefix, stock, programs(t))
@@ -118,6 +119,9 @@ func checkTraffic(t *testing.T, a *Pod) {
 	if xfcc := got.Headers.Get("X-Forwarded-Client-Cert"); !strings.Contains(xfcc, clientID) {
 		t.Errorf("b's application saw x-forwarded-client-cert %q, want one with %s", xfcc, clientID)
 	}
+	if err := checkHTTP2(t.Context(), a); err != nil {
+		t.Errorf("HTTP/2: %v", err)
+	}
 	if err := checkGRPC(t.Context(), a, vip("b")+":7070"); err != nil {
 		t.Errorf("gRPC: %v", err)
 	}
@@ -127,6 +131,32 @@ func checkTraffic(t *testing.T, a *Pod) {
 	if got, err := exchange(t.Context(), a, vip("b")+":9001", ""); err != nil || !strings.HasPrefix(got, "220 b") {
 		t.Errorf("server-first TCP: %q, %v", got, err)
 	}
+}
+
+// checkHTTP2 sends two requests over one cleartext HTTP/2 connection.
+func checkHTTP2(ctx context.Context, p *Pod) error {
+	c := clientIn(p.Namespace)
+	transport := c.Transport.(*http.Transport)
+	transport.DisableKeepAlives, transport.Protocols = false, &http.Protocols{}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer c.CloseIdleConnections()
+	for range 2 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+vip("b")+"/h2", nil)
+		if err != nil {
+			return err
+		}
+		req.Host = "b"
+		res, err := c.Do(req)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || res.ProtoMajor != 2 {
+			return fmt.Errorf("%s %s: %w", res.Proto, res.Status, err)
+		}
+	}
+	return nil
 }
 
 func checkGRPC(ctx context.Context, p *Pod, address string) error {
@@ -234,7 +264,7 @@ func TestControlPlaneLossCostsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)
-	if err := b.Apply("routes", routesYAML); err != nil {
+	if err := b.Apply("routes", timeoutYAML); err != nil {
 		t.Fatal(err)
 	}
 	err := until(ctx, 40*time.Second, "a push after the restart", func() error {

@@ -51,7 +51,8 @@ type Admin struct {
 	Options map[string]any
 	Node    json.RawMessage
 	Logging *Logging
-	// Drain stops inbound listeners, or all.
+	// Drain stops inbound listeners, or all: at once, or gracefully after the drain
+	// time, or with skipExit never.
 	Drain func(inboundOnly, graceful, skipExit bool)
 	Quit  func()
 
@@ -67,6 +68,14 @@ type page struct {
 // HealthFailed reports whether healthcheck/fail is in force.
 func (a *Admin) HealthFailed() bool { return a.failed.Load() }
 
+// state is the state that is shown: a failed health check is a drain.
+func (a *Admin) state() State {
+	if s := a.State(); s != Live || !a.HealthFailed() {
+		return s
+	}
+	return Draining
+}
+
 // Handler serves the pages.
 func (a *Admin) Handler() http.Handler {
 	pages := a.pages()
@@ -81,11 +90,29 @@ func (a *Admin) Handler() http.Handler {
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { a.index(w, pages) })
 	mux.HandleFunc("/help", func(w http.ResponseWriter, _ *http.Request) { help(w, pages) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", plainText)
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, "invalid path. ")
 		help(w, pages)
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-cache, max-age=0")
+		h.Set("Server", "envoy") // tools tell the proxy by it
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Type", plainText)
+		h.Set("Transfer-Encoding", "chunked")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+const plainText = "text/plain; charset=UTF-8"
+
+// refuse answers an error in plain text, without a line's end of its own.
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", plainText)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
 }
 
 func (a *Admin) pages() []page {
@@ -118,7 +145,7 @@ func (a *Admin) pages() []page {
 func postOnly(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			http.Error(w, fmt.Sprintf("Method %s not allowed, POST required.", r.Method), http.StatusMethodNotAllowed)
+			refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("Method %s not allowed, POST required.", r.Method))
 			return
 		}
 		h(w, r)
@@ -131,7 +158,7 @@ func (a *Admin) writes(f func(context.Context, io.Writer, *http.Request) error, 
 			w.Header().Set("Content-Type", "application/json")
 		}
 		if err := f(r.Context(), w, r); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			refuse(w, http.StatusInternalServerError, err.Error())
 		}
 	}
 }
@@ -144,8 +171,7 @@ func (a *Admin) either(f func(context.Context, io.Writer, bool) error) http.Hand
 }
 
 func (a *Admin) ready(w http.ResponseWriter, _ *http.Request) {
-	s := a.State()
-	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	s := a.state()
 	if s != Live {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -161,16 +187,13 @@ func (a *Admin) health(failed bool) http.HandlerFunc {
 
 func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if q.Has("skip_exit") && !q.Has("graceful") {
-		http.Error(w, "skip_exit requires graceful", http.StatusBadRequest)
-		return
-	}
 	a.Drain(q.Has("inboundonly"), q.Has("graceful"), q.Has("skip_exit"))
 	_, _ = io.WriteString(w, "OK\n")
 }
 
 func (a *Admin) configDump(w http.ResponseWriter, r *http.Request) {
 	body, status := a.ConfigDump(r.Context(), r.URL.Query())
+	w.Header().Set("Content-Type", "text/plain")
 	if status == http.StatusOK {
 		w.Header().Set("Content-Type", "application/json")
 	}
@@ -184,7 +207,7 @@ func (a *Admin) serverInfo(w http.ResponseWriter, _ *http.Request) {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
 	_ = e.Encode(map[string]any{
-		"version": a.Version, "state": a.State().String(), "uptime_current_epoch": up, "uptime_all_epochs": up, "hot_restart_version": "disabled",
+		"version": a.Version, "state": a.state().String(), "uptime_current_epoch": up, "uptime_all_epochs": up, "hot_restart_version": "disabled",
 		"command_line_options": a.Options, "node": a.Node,
 	})
 }
@@ -196,10 +219,14 @@ func memory(_ context.Context, w io.Writer, _ *http.Request) error {
 	text := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
-	return e.Encode(map[string]string{
-		"allocated": text(m.HeapAlloc), "heap_size": text(m.HeapSys), "pageheap_unmapped": text(m.HeapReleased),
-		"pageheap_free": text(m.HeapIdle - m.HeapReleased), "total_thread_cache": text(m.MCacheInuse), "total_physical_bytes": text(m.Sys - m.HeapReleased),
-	})
+	return e.Encode(struct {
+		Allocated string `json:"allocated"`
+		Heap      string `json:"heap_size"`
+		Unmapped  string `json:"pageheap_unmapped"`
+		Free      string `json:"pageheap_free"`
+		Cache     string `json:"total_thread_cache"`
+		Physical  string `json:"total_physical_bytes"`
+	}{text(m.HeapAlloc), text(m.HeapSys), text(m.HeapReleased), text(m.HeapIdle - m.HeapReleased), text(m.MCacheInuse), text(m.Sys - m.HeapReleased)})
 }
 
 func help(w io.Writer, pages []page) {
@@ -214,7 +241,7 @@ func (a *Admin) index(w http.ResponseWriter, pages []page) {
 	w.Header().Set("Content-Type", "text/html; charset=UTF-8")
 	fmt.Fprintf(w, `<!doctype html><title>sluice</title><style>body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
 td{padding:.15rem 1rem .15rem 0;vertical-align:top}form{display:inline}button{font:inherit}</style>
-<h1>sluice %s</h1><p>State <b>%s</b>, up %s.</p><table>`, html.EscapeString(a.Version), a.State(), time.Since(a.Began).Round(time.Second))
+<h1>sluice %s</h1><p>State <b>%s</b>, up %s.</p><table>`, html.EscapeString(a.Version), a.state(), time.Since(a.Began).Round(time.Second))
 	for _, p := range pages {
 		link := fmt.Sprintf(`<a href="%[1]s">%[1]s</a>`, p.path)
 		if p.post {
@@ -232,7 +259,7 @@ func (a *Admin) stats(w http.ResponseWriter, r *http.Request) {
 	if f := q.Get("filter"); f != "" {
 		var err error
 		if filter, err = regexp.Compile(f); err != nil {
-			http.Error(w, "Invalid re2 regex: "+err.Error(), http.StatusBadRequest)
+			refuse(w, http.StatusBadRequest, "Invalid re2 regex: "+err.Error())
 			return
 		}
 	}
@@ -243,11 +270,16 @@ func (a *Admin) stats(w http.ResponseWriter, r *http.Request) {
 	list := slices.DeleteFunc(a.Metrics.Gather(r.Context()), func(m telemetry.Metric) bool {
 		return m.Name == "" || !filter.MatchString(m.Name) || q.Has("usedonly") && m.Value == 0 && m.Kind != telemetry.Histogram
 	})
+	switch q.Get("format") {
+	case "", "text", "json", "html", "active-html":
+	default:
+		refuse(w, http.StatusBadRequest, "usage: /stats?format=(html|active-html|json|prometheus|text)\n\n")
+		return
+	}
 	if q.Get("format") == "json" {
 		statsJSON(w, list)
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 	for _, m := range list {
 		if m.Kind == telemetry.Histogram {
 			fmt.Fprintf(w, "%s: %s\n", m.Name, summary(&m))
@@ -278,5 +310,6 @@ func statsJSON(w http.ResponseWriter, list []telemetry.Metric) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out)
+	text, _ := json.Marshal(out) // strings and numbers: can't fail
+	_, _ = w.Write(text)
 }

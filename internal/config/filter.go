@@ -68,7 +68,8 @@ type CORS struct {
 // GRPCStats is envoy.filters.http.grpc_stats.
 type GRPCStats struct {
 	EmitFilterState bool
-	AllMethods      bool
+	AllMethods      bool                // by service and method
+	Methods         map[string][]string // by service: the methods that have counters of their own
 	Upstream        bool
 }
 

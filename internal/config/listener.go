@@ -37,9 +37,10 @@ type Listener struct {
 	FiltersTimeout      time.Duration // listener_filters_timeout; 0: wait for ever
 	ContinueOnTimeout   bool
 	Chains              []*FilterChain
-	DefaultChain        *FilterChain // nil: none
-	BufferLimit         int          // per_connection_buffer_limit_bytes; 1 MiB when absent
-	StatPrefix          string       // "": statistics go by the bound address
+	DefaultChain        *FilterChain  // nil: none
+	Matcher             *ChainMatcher // chooses by the chains' names; nil: their Match does
+	BufferLimit         int           // per_connection_buffer_limit_bytes; 1 MiB when absent
+	StatPrefix          string        // "": statistics go by the bound address
 	AccessLogs          []*AccessLog
 	IgnoreGlobalCxLimit bool
 	DrainModifyOnly     bool // drain_type MODIFY_ONLY
@@ -292,6 +293,7 @@ type HTTPConnectionManager struct {
 	StreamFlushTimeout   time.Duration
 	IdleTimeout          time.Duration // common_http_protocol_options; 1 h when absent
 	MaxConnDuration      time.Duration
+	HTTP1SafeDuration    bool // http1_safe_max_connection_duration
 	MaxStreamDuration    time.Duration
 	MaxRequestsPerConn   int
 	MaxHeaders           int // 100 when absent
@@ -352,6 +354,8 @@ type HTTP1Options struct {
 	AllowChunkedLength     bool
 	ProperCase             bool
 	PreserveCase           bool
+	PreserveElseProper     bool // formatter_type_on_envoy_headers PROPER_CASE
+	ForwardReason          bool // forward_reason_phrase
 	SendFullyQualified     bool
 	StreamErrorOnInvalid   bool
 	AllowCustomMethods     bool

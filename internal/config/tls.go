@@ -17,6 +17,7 @@ type TLSParams struct {
 	ALPN         []string
 	Certificates []SecretRef // own certificates: SDS names or inline
 	Validation   *Validation // nil: the peer isn't verified
+	Tickets      SecretRef   // of a server: session_ticket_keys; empty: keys of its own
 }
 
 // SecretRef names a secret, or holds it. Name goes through Snapshot.Secrets

@@ -34,6 +34,7 @@ func NewClient(conn httpmsg.Conn, opts *Options) *Client {
 	if c.pool == nil {
 		c.pool = &httpmsg.Pool{}
 	}
+	opts.Counters.use()
 	return c
 }
 
@@ -104,6 +105,7 @@ func (c *Client) step(b []byte) (int, fault) {
 func (c *Client) start(b []byte) (int, fault) {
 	if c.head == nil {
 		c.head = c.pool.Head()
+		c.head.SetStyle(c.opts.style())
 	}
 	n, f := statusLine(b, int(c.scanned), c.head, c.opts)
 	if f != noFault {
@@ -121,6 +123,7 @@ func (c *Client) fields(b []byte) (int, fault) {
 	trailer := c.in.in == inTrailers
 	if c.head == nil {
 		c.head = c.pool.Head()
+		c.head.SetStyle(c.opts.style())
 	}
 	sec := section{h: c.head, o: c.opts, trailer: trailer, scanned: int(c.scanned)}
 	n, done, f := sec.fields(b)
@@ -314,6 +317,27 @@ func (c *Client) end() {
 	c.dead, c.open, c.rcv, c.held = true, false, nil, nil
 	c.pool.PutHead(c.head)
 	c.head, c.in.in = nil, ended
+}
+
+// Bulk is how many bytes of content are still to come for sure; 0 when that
+// isn't known. They may be passed on without Feed, and told by Skip.
+func (c *Client) Bulk() uint64 {
+	if !c.open || c.dead || c.paused || c.in.in != inLength {
+		return 0
+	}
+	return c.in.left
+}
+
+// Skip notes n bytes of content that passed outside of the engine; the last ends
+// the message, as Feed would.
+func (c *Client) Skip(n uint64) {
+	if c.dead || !c.open || c.in.in != inLength {
+		return
+	}
+	if c.in.left -= min(n, c.in.left); c.in.left == 0 {
+		c.in.in = finished
+		_ = c.last(nil, nil, false) // no bytes follow: no fault
+	}
 }
 
 // EOF says that the peer sends no more: the end of a response without length,

@@ -74,6 +74,15 @@ func TestResponses(t *testing.T) {
 }
 
 // TestResponseCut has what an end of the connection means at each stage.
+func TestEndOfChunksComesWithTheLastContent(t *testing.T) {
+	_, d, l, s := newClient(Options{})
+	request(s, "GET", true)
+	d.push("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
+	if got := l.String(); strings.Count(got, "data") != 1 || !strings.Contains(got, "hi") {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestResponseCut(t *testing.T) {
 	terminated := "reset 4 0 "
 	for _, c := range []struct{ name, in, fin, rst string }{

@@ -26,11 +26,11 @@ func (t *clientStream) SendHead(h *httpmsg.Head, end bool) {
 	case end:
 		c.left, c.out = 0, asLength
 		if !bodiless(method) {
-			b = appendLine(b, c.opts, "content-length", "0")
+			b = appendLine(b, c.opts.proper(h), "content-length", "0")
 		}
 	default:
 		c.out = asChunks
-		b = appendLine(b, c.opts, "transfer-encoding", "chunked")
+		b = appendLine(b, c.opts.proper(h), "transfer-encoding", "chunked")
 	}
 	c.conn.Put(append(b, '\r', '\n'))
 	if end {
@@ -69,10 +69,10 @@ func (c *Client) appendRequestLine(b []byte, h *httpmsg.Head) []byte {
 		return b
 	}
 	switch {
+	case h.Style() != httpmsg.AsWritten:
+		b = h.AppendHostName(b)
 	case c.opts.ProperCase:
 		b = append(b, "Host"...)
-	case c.opts.PreserveCase:
-		b = h.AppendHostName(b)
 	default:
 		b = append(b, "host"...)
 	}

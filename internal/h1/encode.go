@@ -36,7 +36,8 @@ func appendProper[T string | []byte](b []byte, name T) []byte {
 // appendFields writes the live fields but Transfer-Encoding, which is the
 // engine's, and skip. A value can't hold CR, LF or NUL: both engines refuse them.
 func appendFields(b []byte, h *httpmsg.Head, o *Options, skip httpmsg.ID) []byte {
-	if !o.ProperCase && !o.PreserveCase {
+	proper := o.proper(h)
+	if !proper && h.Style() == httpmsg.AsWritten {
 		return h.AppendWire(b, httpmsg.TransferEncoding, skip)
 	}
 	for i := range h.Len() {
@@ -44,19 +45,39 @@ func appendFields(b []byte, h *httpmsg.Head, o *Options, skip httpmsg.ID) []byte
 		if !ok || id == httpmsg.TransferEncoding || id == skip && id != httpmsg.Other {
 			continue
 		}
-		if o.ProperCase {
-			b = appendProper(b, name)
-		} else {
-			b = h.AppendName(b, i)
-		}
+		b = appendName(b, h, i, name, proper)
 		b = append(append(append(b, ": "...), value...), '\r', '\n')
 	}
 	return b
 }
 
+// proper reports whether names that weren't received are written with capitals.
+func (o *Options) proper(h *httpmsg.Head) bool {
+	switch h.Style() {
+	case httpmsg.AsReceived:
+		return false
+	case httpmsg.AsReceivedOrProper:
+		return true
+	}
+	return o.ProperCase
+}
+
+// appendName writes the name of a field as the head's style says.
+func appendName(b []byte, h *httpmsg.Head, i int, name []byte, proper bool) []byte {
+	if h.Style() != httpmsg.AsWritten {
+		if n, received := h.AppendName(b, i); received {
+			return n
+		}
+	}
+	if proper {
+		return appendProper(b, name)
+	}
+	return append(b, name...)
+}
+
 // appendLine writes a field of the engine's own.
-func appendLine(b []byte, o *Options, name, value string) []byte {
-	if o.ProperCase {
+func appendLine(b []byte, proper bool, name, value string) []byte {
+	if proper {
 		b = appendProper(b, name)
 	} else {
 		b = append(b, name...)
@@ -67,18 +88,18 @@ func appendLine(b []byte, o *Options, name, value string) []byte {
 }
 
 // appendStatus writes a status line.
-func appendStatus(b []byte, h *httpmsg.Head, http10 bool, o *Options) []byte {
+func appendStatus(b []byte, h *httpmsg.Head, http10 bool) []byte {
 	if http10 {
 		b = append(b, "HTTP/1.0 "...)
 	} else {
 		b = append(b, "HTTP/1.1 "...)
 	}
-	if h.Status == 200 && !o.ForwardReason {
+	if h.Status == 200 && len(h.Reason()) == 0 {
 		return append(b, "200 OK\r\n"...)
 	}
 	b = strconv.AppendInt(b, int64(h.Status), 10)
 	b = append(b, ' ')
-	if r := h.Reason(); o.ForwardReason && len(r) > 0 {
+	if r := h.Reason(); len(r) > 0 {
 		b = append(b, r...)
 	} else {
 		b = append(b, reason(h.Status)...)

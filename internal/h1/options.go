@@ -33,7 +33,8 @@ type Options struct {
 	AllowChunkedLength bool // drop Content-Length beside chunked, else refuse
 	SendFullyQualified bool // client: absolute target
 	ProperCase         bool // write names with capital first letters
-	PreserveCase       bool // write names as they were received
+	PreserveCase       bool // what is read is written on with its names as received
+	PreserveElseProper bool // with PreserveCase: names we add get capitals
 	ForwardReason      bool // with PreserveCase: keep the reason phrase
 	Underscores        Underscores
 	AutoContinue       bool                    // server: answer Expect: 100-continue and delete it
@@ -44,8 +45,34 @@ type Options struct {
 
 // Counters count, per worker, what operators watch. The names are Envoy's.
 type Counters struct {
+	Used                                   bool // by any connection
 	DroppedHeadersWithUnderscores          uint64
 	RequestsRejectedWithUnderscoresInNames uint64
+	ResponseFlood                          uint64
+}
+
+func (c *Counters) use() {
+	if c != nil {
+		c.Used = true
+	}
+}
+
+// Each gives every counter with its name below the http1 scope.
+func (c *Counters) Each(emit func(name string, value uint64)) {
+	emit("dropped_headers_with_underscores", c.DroppedHeadersWithUnderscores)
+	emit("requests_rejected_with_underscores_in_headers", c.RequestsRejectedWithUnderscoresInNames)
+	emit("response_flood", c.ResponseFlood)
+}
+
+// style is that of heads read with o.
+func (o *Options) style() httpmsg.NameStyle {
+	switch {
+	case o.PreserveCase && o.PreserveElseProper:
+		return httpmsg.AsReceivedOrProper
+	case o.PreserveCase:
+		return httpmsg.AsReceived
+	}
+	return httpmsg.AsWritten
 }
 
 func (o *Options) maxHeaders() int {

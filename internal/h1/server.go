@@ -25,7 +25,6 @@ type Server struct {
 	http10   bool
 	keep10   bool // HTTP/1.0 with keep-alive
 	closing  bool // the connection ends with the exchange
-	wished   bool // by the client's wish
 	draining bool
 	headOnly bool // HEAD
 	connect  bool
@@ -35,6 +34,7 @@ type Server struct {
 	waiting  bool // for the response, with bytes behind the request
 	stopped  bool // PauseRead is in force
 	high     bool // Buffered went over HighWater
+	late     bool // the close comes while the client may still be sending
 	dead     bool
 }
 
@@ -44,6 +44,7 @@ func NewServer(conn httpmsg.Conn, handler httpmsg.ServerHandler, opts *Options) 
 	if s.pool == nil {
 		s.pool = &httpmsg.Pool{}
 	}
+	opts.Counters.use()
 	return s
 }
 
@@ -97,6 +98,7 @@ func (s *Server) start(b []byte) (int, fault) {
 	}
 	if s.head == nil {
 		s.head = s.pool.Head()
+		s.head.SetStyle(s.opts.style())
 	}
 	n, f := requestLine(b, int(s.scanned), s.head, s.opts)
 	if f != noFault {
@@ -117,6 +119,7 @@ func (s *Server) fields(b []byte) (int, fault) {
 	trailer := s.in.in == inTrailers
 	if s.head == nil {
 		s.head = s.pool.Head()
+		s.head.SetStyle(s.opts.style())
 	}
 	sec := section{h: s.head, o: s.opts, request: true, trailer: trailer, target: s.target, scanned: int(s.scanned)}
 	n, done, f := sec.fields(b)
@@ -204,17 +207,40 @@ func (s *Server) connection(h *httpmsg.Head) fault {
 		}
 	}
 	s.keep10 = s.http10 && keeps && !closes
-	s.wished = closes || s.http10 && !keeps
-	s.closing = s.draining || s.wished
+	s.closing = s.draining || closes || s.http10 && !keeps
 	if s.upgrade = upgrades && h.Has(httpmsg.Upgrade) && !s.http10; s.upgrade {
-		v := h.Get(httpmsg.Upgrade)
-		if fold(v, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(v) {
-			s.upgrade = false
-			h.Del(httpmsg.Upgrade)
-			h.Del(httpmsg.HTTP2Settings)
-		}
+		s.upgrade = s.ignore(h)
 	}
 	return noFault
+}
+
+// ignore takes what isn't obeyed out of Upgrade, h2c and what the options name,
+// and reports whether anything is left.
+func (s *Server) ignore(h *httpmsg.Head) bool {
+	var left []byte
+	dropped := false
+	for list := h.Get(httpmsg.Upgrade); len(list) > 0; {
+		var t []byte
+		if t, list = nextToken(list); len(t) == 0 {
+			continue
+		}
+		if fold(t, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(t) {
+			dropped = true
+			continue
+		}
+		if len(left) > 0 {
+			left = append(left, ',')
+		}
+		left = append(left, t...)
+	}
+	switch {
+	case len(left) == 0:
+		h.Del(httpmsg.Upgrade)
+		h.Del(httpmsg.HTTP2Settings)
+	case dropped:
+		h.Set(httpmsg.Upgrade, left)
+	}
+	return len(left) > 0
 }
 
 // fail reports a broken request; the handler may answer it.
@@ -288,6 +314,9 @@ func (s *Server) EOF() {
 
 // Closed says that the connection is gone; the engine doesn't touch it again.
 func (s *Server) Closed(error) {
+	if s.InHead() {
+		s.begin() // half a request is one too
+	}
 	rcv := s.rcv
 	wasOpen := s.open
 	s.end()
@@ -299,9 +328,23 @@ func (s *Server) Closed(error) {
 // Drain makes the current or next response the last.
 func (s *Server) Drain() { s.draining, s.closing = true, true }
 
-// DelayedClose reports, when the engine closes, that it isn't by the client's
-// wish: Envoy then waits delayed_close_timeout for the client to close first.
-func (s *Server) DelayedClose() bool { return !s.wished }
+// DelayedClose reports, when the engine closes, that the client may still be
+// sending: a FIN with unread bytes behind it would become a RST, so Envoy waits
+// delayed_close_timeout for the client to close first.
+func (s *Server) DelayedClose() bool { return s.late }
+
+// Bulk is how much content the response still must have, by its Content-Length;
+// 0 when it is framed otherwise or output waits. That much may be written past
+// the engine, and told by Skip.
+func (s *Server) Bulk() uint64 {
+	if s.dead || s.out != asLength {
+		return 0
+	}
+	return s.left
+}
+
+// Skip notes n bytes of content that were written past the engine.
+func (s *Server) Skip(n uint64) { s.left -= min(n, s.left) }
 
 // Idle reports whether no exchange is open and no byte of a request has come.
 func (s *Server) Idle() bool { return !s.open && !s.dead && s.head == nil }
@@ -336,6 +379,7 @@ func (s *Server) setReading() {
 func (s *Server) responded() {
 	s.out = sent
 	if s.closing || s.in.in != finished {
+		s.late = s.in.in != finished
 		s.end()
 		s.conn.CloseWhenFlushed()
 		return

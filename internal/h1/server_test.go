@@ -199,8 +199,9 @@ func TestChunksFromHTTP10AreRefused(t *testing.T) {
 	}
 }
 
-func TestCloseIsDelayedUnlessTheClientAskedForIt(t *testing.T) {
-	for in, want := range map[string]bool{get(""): true, get("Connection: close\r\n"): false, "GARBAGE\r\n": true} {
+func TestCloseIsDelayedWhileTheClientMayBeSending(t *testing.T) {
+	for in, want := range map[string]bool{get(""): false, get("Connection: close\r\n"): false, "GARBAGE\r\n": true,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n": true} {
 		s, d, l := newServer(Options{})
 		d.push(in)
 		s.Drain()

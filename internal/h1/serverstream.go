@@ -13,17 +13,17 @@ func (t *serverStream) SendHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	if h.Status < 200 && h.Status != 101 {
-		b := appendFields(appendStatus(s.conn.Grab(), h, s.http10, s.opts), h, s.opts, httpmsg.ContentLength)
+		b := appendFields(appendStatus(s.conn.Grab(), h, s.http10), h, s.opts, httpmsg.ContentLength)
 		s.conn.Put(append(b, '\r', '\n'))
 		return
 	}
 	w, skip := s.responseFraming(h, end)
-	b := appendFields(appendStatus(s.conn.Grab(), h, s.http10, s.opts), h, s.opts, skip)
+	b := appendFields(appendStatus(s.conn.Grab(), h, s.http10), h, s.opts, skip)
 	b = s.appendConnection(b, h, w)
 	if w == asChunks || w == noContent && s.headOnly && !s.http10 && !h.Has(httpmsg.ContentLength) && h.Status != 204 && h.Status != 304 {
-		b = appendLine(b, s.opts, "transfer-encoding", "chunked")
+		b = appendLine(b, s.opts.proper(h), "transfer-encoding", "chunked")
 	} else if w == asLength && end && !h.Has(httpmsg.ContentLength) {
-		b = appendLine(b, s.opts, "content-length", "0")
+		b = appendLine(b, s.opts.proper(h), "content-length", "0")
 	}
 	s.conn.Put(append(b, '\r', '\n'))
 	if s.out = w; w == asRaw {
@@ -78,10 +78,10 @@ func (s *Server) appendConnection(b []byte, h *httpmsg.Head, w writing) []byte {
 		return b
 	}
 	if s.closing {
-		return appendLine(b, s.opts, "connection", "close")
+		return appendLine(b, s.opts.proper(h), "connection", "close")
 	}
 	if s.keep10 {
-		return appendLine(b, s.opts, "connection", "keep-alive")
+		return appendLine(b, s.opts.proper(h), "connection", "keep-alive")
 	}
 	return b
 }

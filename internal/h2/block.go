@@ -132,6 +132,7 @@ func (e *engine) fragment(p []byte, last bool) *fault {
 	for {
 		rest, ok, err := e.dec.Next(p, &f)
 		if err == hpack.ErrMore && !last {
+			e.giveUp()
 			return e.keepRest(rest)
 		}
 		if err != nil {
@@ -151,9 +152,23 @@ func (e *engine) fragment(p []byte, last bool) *fault {
 	}
 	b.rest = b.rest[:0]
 	if !last {
+		e.giveUp()
 		return nil
 	}
 	return e.finishBlock()
+}
+
+// giveUp ends the stream of a block that is over a limit before its end comes,
+// which it may never.
+func (e *engine) giveUp() {
+	b := &e.block
+	switch b.bad {
+	case detailTooLarge, detailTooMany:
+		if st := e.find(b.id); st != nil && !b.discard {
+			b.discard = true
+			_ = e.invalid(st) // a stream error
+		}
+	}
 }
 
 // keepRest keeps the front of a field for the CONTINUATION.
@@ -171,11 +186,11 @@ func (e *engine) field(f *hpack.Field) {
 	b.fields++
 	if b.size += len(f.Name) + len(f.Value); b.size > e.opts.MaxHeaderBytes {
 		b.bad = detailTooLarge
-		e.opts.Counters.HeaderOverflow++
 		return
 	}
 	if b.fields > e.opts.MaxHeaders {
 		b.bad = detailTooMany
+		e.opts.Counters.HeaderOverflow++
 		return
 	}
 	if len(f.Name) > 0 && f.Name[0] == ':' {

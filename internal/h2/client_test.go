@@ -160,7 +160,8 @@ func TestLocalResetIsInternalErrorAndLateFramesAreNoError(t *testing.T) {
 
 func TestPingAckIsTold(t *testing.T) {
 	var got uint64
-	c, p, _ := newClient(t, Options{OnPingAck: func(n uint64) { got = n }})
+	c, p, _ := newClient(t, Options{})
+	c.OnPingAck = func(n uint64) { got = n }
 	c.SendPing(7)
 	p.push(fr(framePing, flagAck, 0, "\x00\x00\x00\x00\x00\x00\x00\x07"))
 	if got != 7 || !strings.HasPrefix(p.frames(), "PING 0000000000000007 ack=false") {

@@ -20,6 +20,9 @@ type engine struct {
 	dec     hpack.Decoder
 	enc     hpack.Encoder
 
+	// OnPingAck, when set, is called with the opaque number of each PING ACK.
+	OnPingAck func(opaque uint64)
+
 	table  []*stream // by id, chained
 	active int
 	first  *stream // streams that have DATA and window, in turn
@@ -69,6 +72,7 @@ func (e *engine) init(conn httpmsg.Conn, opts *Options, client bool) {
 		opts = opts.WithDefaults(client)
 	}
 	e.io, e.opts, e.pool, e.client = conn, opts, opts.Pool, client
+	opts.Counters.Used = true
 	e.dec, e.enc = hpack.NewDecoder(opts.HeaderTableSize), hpack.NewEncoder(4096)
 	e.sendWin, e.peerInit, e.maxFrame, e.maxOpen = 65535, 65535, maxFrame, 100
 	e.recvWin, e.goneLast = int32(opts.InitialConnWindow), maxWindow
@@ -306,6 +310,8 @@ func (e *engine) reset(id uint32, p []byte) *fault {
 		r.Kind = httpmsg.ResetRefused
 	case code == CodeProtocol && e.client:
 		r.Kind = httpmsg.ResetProtocolError
+	case code == CodeConnect && e.client:
+		r.Kind = httpmsg.ResetConnectError
 	}
 	early := !st.headOut
 	e.drop(st, r)
@@ -330,8 +336,8 @@ func (e *engine) ping(flags byte, id uint32, p []byte) *fault {
 		return faultStreamID
 	}
 	if flags&flagAck != 0 {
-		if e.opts.OnPingAck != nil {
-			e.opts.OnPingAck(binary.BigEndian.Uint64(p))
+		if e.OnPingAck != nil {
+			e.OnPingAck(binary.BigEndian.Uint64(p))
 		}
 		return nil
 	}

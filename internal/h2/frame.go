@@ -46,6 +46,7 @@ const (
 	CodeRefused     = 7
 	CodeCancel      = 8
 	CodeCompression = 9
+	CodeConnect     = 10
 	CodeCalm        = 11
 )
 
@@ -61,33 +62,38 @@ const (
 type fault struct {
 	code   int32
 	detail string
+	flood  bool
 }
 
 const noGoAway = -1
 
 func (f *fault) Error() string { return "http2: " + f.detail }
 
+// Flood reports a peer that went over a limit on its behaviour, which Envoy
+// doesn't count as a protocol error.
+func (f *fault) Flood() bool { return f.flood }
+
 var (
-	faultPreface     = &fault{noGoAway, "bad preface"}
-	faultFrameSize   = &fault{CodeFrameSize, "frame of a wrong size"}
-	faultPadding     = &fault{CodeProtocol, "invalid padding"}
-	faultContinue    = &fault{CodeProtocol, "HEADERS and CONTINUATION out of order"}
-	faultCompression = &fault{CodeCompression, "header compression"}
-	faultStreamID    = &fault{noGoAway, "frame on a wrong stream"}
-	faultClosed      = &fault{CodeClosed, "frame on a closed stream"}
-	faultSettings    = &fault{noGoAway, "setting out of range"}
-	faultWindow      = &fault{noGoAway, "window update out of range"}
-	faultFlow        = &fault{CodeFlowControl, "connection window exceeded"}
-	faultPush        = &fault{noGoAway, "PUSH_PROMISE"}
-	faultMessage     = &fault{noGoAway, "invalid message"}
-	faultStreams     = &fault{noGoAway, "too many streams"}
-	faultOutbound    = &fault{noGoAway, "too many frames in the outbound queue"}
-	faultControl     = &fault{noGoAway, "too many control frames in the outbound queue"}
-	faultEmpty       = &fault{noGoAway, "too many empty frames"}
-	faultPriority    = &fault{noGoAway, "too many PRIORITY frames"}
-	faultUpdates     = &fault{noGoAway, "too many WINDOW_UPDATE frames"}
-	faultResets      = &fault{CodeCalm, "too many early resets"}
-	faultHeaders     = &fault{CodeCalm, "header block without end"}
+	faultPreface     = &fault{noGoAway, "bad preface", false}
+	faultFrameSize   = &fault{CodeFrameSize, "frame of a wrong size", false}
+	faultPadding     = &fault{CodeProtocol, "invalid padding", false}
+	faultContinue    = &fault{CodeProtocol, "HEADERS and CONTINUATION out of order", false}
+	faultCompression = &fault{CodeCompression, "header compression", false}
+	faultStreamID    = &fault{noGoAway, "frame on a wrong stream", false}
+	faultClosed      = &fault{CodeClosed, "frame on a closed stream", false}
+	faultSettings    = &fault{noGoAway, "setting out of range", false}
+	faultWindow      = &fault{noGoAway, "window update out of range", false}
+	faultFlow        = &fault{CodeFlowControl, "connection window exceeded", false}
+	faultPush        = &fault{noGoAway, "PUSH_PROMISE", false}
+	faultMessage     = &fault{noGoAway, "invalid message", false}
+	faultStreams     = &fault{noGoAway, "too many streams", false}
+	faultOutbound    = &fault{noGoAway, "too many frames in the outbound queue", true}
+	faultControl     = &fault{noGoAway, "too many control frames in the outbound queue", true}
+	faultEmpty       = &fault{noGoAway, "too many empty frames", true}
+	faultPriority    = &fault{noGoAway, "too many PRIORITY frames", true}
+	faultUpdates     = &fault{noGoAway, "too many WINDOW_UPDATE frames", true}
+	faultResets      = &fault{CodeCalm, "too many early resets", true}
+	faultHeaders     = &fault{CodeCalm, "header block without end", false}
 )
 
 func appendFrame(b []byte, typ, flags byte, id uint32, n int) []byte {

@@ -103,6 +103,30 @@ func (e *engine) GoAway() {
 	e.leaveWhenDone()
 }
 
+// SweepStalled resets the streams whose answer is whole but waits for the
+// client's window, if nothing of it moved since the sweep before; it reports
+// whether others wait. It bounds what a client that doesn't read holds.
+func (s *Server) SweepStalled() (waiting bool) {
+	for i := range s.table {
+		for st := s.table[i]; st != nil; {
+			next := st.next
+			switch {
+			case !st.ending || st.outDone:
+			case !st.marked:
+				st.marked, waiting = true, true
+			default:
+				s.opts.Counters.TxFlushTimeout++
+				id := st.id
+				s.release(st)
+				s.sendReset(id, CodeInternal)
+			}
+			st = next
+		}
+	}
+	s.leaveWhenDone()
+	return waiting
+}
+
 // leaveWhenDone closes a connection that takes no streams when the last ended.
 func (e *engine) leaveWhenDone() {
 	if !e.dead && e.active == 0 && (e.leaving || e.client && e.goneAway) {

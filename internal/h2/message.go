@@ -35,6 +35,7 @@ func (e *engine) message(st *stream, h *httpmsg.Head) *fault {
 		h.AddID(httpmsg.Cookie, b.cookie)
 	}
 	h.Major, h.Minor = 2, 0
+	e.upgraded(st, h)
 	rcv := st.rcv
 	switch {
 	case b.trailer:
@@ -42,15 +43,21 @@ func (e *engine) message(st *stream, h *httpmsg.Head) *fault {
 		if st.outDone {
 			e.release(st)
 		}
-		rcv.OnTrailers(h)
+		if h.Live() == 0 {
+			rcv.OnData(nil, true)
+		} else {
+			rcv.OnTrailers(h)
+		}
 		return nil
-	case e.client && h.Status < 200:
+	case e.client && h.Status < 200 && h.Status != 101:
 		rcv.OnHead(h, false)
 		return nil
 	}
 	st.headIn, st.left = true, b.length
 	if e.client && (h.Status == 204 || h.Status == 304) {
-		st.headOnly = true
+		if st.headOnly = true; h.Status == 204 {
+			h.Del(httpmsg.ContentLength) // RFC 9110 section 8.6
+		}
 	}
 	if b.end {
 		st.inDone = true
@@ -60,6 +67,26 @@ func (e *engine) message(st *stream, h *httpmsg.Head) *fault {
 	}
 	rcv.OnHead(h, b.end)
 	return nil
+}
+
+// upgraded turns an extended CONNECT, or the answer that accepts one, into the
+// upgrade of HTTP/1 that it stands for.
+func (e *engine) upgraded(st *stream, h *httpmsg.Head) {
+	switch {
+	case e.block.trailer:
+		return
+	case !e.client && e.block.seen&sawProtocol != 0:
+		st.protocol = string(h.Protocol())
+		h.SetMethod([]byte("GET"))
+		h.SetProtocol(nil)
+	case e.client && st.protocol != "" && h.Status == 200:
+		h.Status = 101
+		h.Del(httpmsg.ContentLength)
+	default:
+		return
+	}
+	h.AddString(httpmsg.Upgrade, st.protocol)
+	h.AddString(httpmsg.Connection, "upgrade")
 }
 
 // complete checks a message as a whole (RFC 9113 section 8).

@@ -40,9 +40,6 @@ type Options struct {
 	Pool                   *Pool     // the worker's; nil makes one per engine
 	Counters               *Counters // the worker's; may be nil
 
-	// OnPingAck, when set, is called with the opaque number of each PING ACK.
-	OnPingAck func(opaque uint64)
-
 	complete bool
 }
 
@@ -87,11 +84,34 @@ func (o *Options) WithDefaults(client bool) *Options {
 // Counters count, per worker, what operators watch. The names are Envoy's, of
 // the http2 scope.
 type Counters struct {
+	Used                                                                       bool // by any connection
 	RxReset, TxReset, RxMessagingError, HeaderOverflow                         uint64
 	DroppedHeadersWithUnderscores, RequestsRejectedWithUnderscores             uint64
 	OutboundFlood, OutboundControlFlood, InboundEmptyFramesFlood               uint64
 	InboundPriorityFramesFlood, InboundWindowUpdateFramesFlood, PrematureReset uint64
-	GoawaySent                                                                 uint64
+	GoawaySent, KeepaliveTimeout, TxFlushTimeout                               uint64
+	StreamRefusedErrors, Trailers                                              uint64
+}
+
+// Each gives every counter with its name below the http2 scope.
+func (c *Counters) Each(emit func(name string, value uint64)) {
+	emit("dropped_headers_with_underscores", c.DroppedHeadersWithUnderscores)
+	emit("goaway_sent", c.GoawaySent)
+	emit("header_overflow", c.HeaderOverflow)
+	emit("inbound_empty_frames_flood", c.InboundEmptyFramesFlood)
+	emit("inbound_priority_frames_flood", c.InboundPriorityFramesFlood)
+	emit("inbound_window_update_frames_flood", c.InboundWindowUpdateFramesFlood)
+	emit("keepalive_timeout", c.KeepaliveTimeout)
+	emit("outbound_control_flood", c.OutboundControlFlood)
+	emit("outbound_flood", c.OutboundFlood)
+	emit("premature_resets", c.PrematureReset)
+	emit("requests_rejected_with_underscores_in_headers", c.RequestsRejectedWithUnderscores)
+	emit("rx_messaging_error", c.RxMessagingError)
+	emit("rx_reset", c.RxReset)
+	emit("stream_refused_errors", c.StreamRefusedErrors)
+	emit("trailers", c.Trailers)
+	emit("tx_flush_timeout", c.TxFlushTimeout)
+	emit("tx_reset", c.TxReset)
 }
 
 // Pool keeps heads, buffers and streams of one worker's engines for reuse. Not

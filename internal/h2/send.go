@@ -64,7 +64,7 @@ func (e *engine) sendUpdate(id uint32, n int32) {
 	e.put(binary.BigEndian.AppendUint32(b, uint32(n)), frameHead+4, false)
 }
 
-// SendPing sends a PING; its ACK comes to Options.OnPingAck.
+// SendPing sends a PING; its ACK comes to OnPingAck.
 func (e *engine) SendPing(opaque uint64) {
 	if !e.dead {
 		b := appendFrame(e.io.Grab(), framePing, 0, 0, 8)
@@ -129,6 +129,7 @@ func (st *stream) frame(p []byte, end bool) {
 	e.put(append(b, p...), frameHead+len(p), false)
 	e.sendWin -= int32(len(p))
 	st.sendWin -= int32(len(p))
+	st.marked = false
 	e.out.data++
 }
 
@@ -308,6 +309,9 @@ func (st *stream) SendHead(h *httpmsg.Head, end bool) {
 			e.renumber(st)
 		}
 		e.sentID = st.id
+		if u := h.Get(httpmsg.Upgrade); len(u) > 0 && httpmsg.HasToken(h.Get(httpmsg.Connection), "upgrade") {
+			st.protocol = string(u)
+		}
 	}
 	b := e.io.Grab()
 	at := len(b)
@@ -317,11 +321,15 @@ func (st *stream) SendHead(h *httpmsg.Head, end bool) {
 	}
 	b = e.enc.Start(appendFrame(b, frameHeaders, flags, st.id, 0))
 	if e.client {
-		b = e.appendRequest(b, h)
+		b = e.appendRequest(b, h, st.protocol)
 		st.headOut, st.headOnly = true, string(h.Method()) == "HEAD"
 	} else {
-		b = e.enc.Status(b, h.Status)
-		st.headOut = h.Status >= 200
+		status := h.Status
+		if status == 101 && st.protocol != "" {
+			status = 200
+		}
+		b = e.enc.Status(b, status)
+		st.headOut = status >= 200
 	}
 	e.putHead(e.appendFields(b, h), at)
 	if end {
@@ -330,9 +338,15 @@ func (st *stream) SendHead(h *httpmsg.Head, end bool) {
 	}
 }
 
-func (e *engine) appendRequest(b []byte, h *httpmsg.Head) []byte {
-	b = e.enc.Method(b, h.Method())
-	connect := string(h.Method()) == "CONNECT" && len(h.Protocol()) == 0
+// appendRequest encodes the pseudo headers; an Upgrade to protocol becomes an
+// extended CONNECT.
+func (e *engine) appendRequest(b []byte, h *httpmsg.Head, protocol string) []byte {
+	if protocol != "" {
+		b = e.enc.Method(b, []byte("CONNECT"))
+	} else {
+		b = e.enc.Method(b, h.Method())
+	}
+	connect := string(h.Method()) == "CONNECT" && protocol == ""
 	if !connect {
 		scheme := h.Scheme()
 		if len(scheme) == 0 {
@@ -346,8 +360,8 @@ func (e *engine) appendRequest(b []byte, h *httpmsg.Head) []byte {
 	if !connect {
 		b = e.enc.Path(b, h.Path())
 	}
-	if p := h.Protocol(); len(p) > 0 {
-		b = e.enc.Protocol(b, p)
+	if protocol != "" {
+		b = e.enc.Protocol(b, []byte(protocol))
 	}
 	return b
 }

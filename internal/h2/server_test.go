@@ -234,7 +234,7 @@ func TestDecodedBytesCountNotThoseOnTheWire(t *testing.T) {
 	p.push(fr(frameHeaders, flagEndHeaders|flagEndStream, 5, "\x82\x86\x84\x01\x03svc\x60\x7f\x85\x06"+strings.Repeat("c", 900)+strings.Repeat("\xbe", 80)))
 	got := l.b.String()
 	if !strings.Contains(got, "1 reset kind=10 code=2 http2.header_list_size_too_large") || !strings.Contains(got, "3 head GET") ||
-		!strings.Contains(got, "5 reset kind=10 code=2 http2.header_list_size_too_large") || counters.HeaderOverflow != 2 {
+		!strings.Contains(got, "5 reset kind=10 code=2 http2.header_list_size_too_large") || counters.HeaderOverflow != 0 {
 		t.Errorf("%.600s %+v", got, counters)
 	}
 	if got := p.frames(); got != "RST 1 2\nRST 5 2\n" {
@@ -524,13 +524,39 @@ func TestSettingsSentAreEnvoys(t *testing.T) {
 	}
 }
 
-func TestExtendedConnectIsDelivered(t *testing.T) {
+func TestExtendedConnectIsAnUpgradeAndItsAnswer101IsA200(t *testing.T) {
 	_, p, l := newServer(t, Options{AllowConnect: true})
-	var protocol string
-	l.onHead = func(_ httpmsg.Stream, h *httpmsg.Head, _ bool) { protocol = string(h.Protocol()) }
 	p.push(p.headers(1, false, ":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":authority", "svc", ":path", "/x"))
-	if protocol != "websocket" {
-		t.Errorf("%s", l.b.String())
+	if got := l.b.String(); !strings.Contains(got, `1 head GET http://svc/x upgrade="websocket" connection="upgrade" end=false`) {
+		t.Errorf("%s", got)
+	}
+	p.frames()
+	var h httpmsg.Head
+	h.Status = 101
+	h.AddString(httpmsg.Upgrade, "websocket")
+	h.AddString(httpmsg.Connection, "upgrade")
+	l.streams[0].SendHead(&h, false)
+	l.streams[0].SendData([]byte("hi"), false)
+	if got := p.frames(); !strings.Contains(got, "HEADERS 1") || !strings.Contains(got, ":status=200") || strings.Contains(got, "upgrade") {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestAnswerThatTheClientDoesNotTakeIsGivenUpAtTheSecondSweep(t *testing.T) {
+	counters := &Counters{}
+	s, p, l := newServer(t, Options{Counters: counters})
+	p.push(fr(frameSettings, 0, 0, setting(4, 0)))
+	p.push(p.get(1, true))
+	reply(l.streams[0], 200, "late")
+	p.frames()
+	if !s.SweepStalled() || counters.TxFlushTimeout != 0 {
+		t.Error("gone at once")
+	}
+	if s.SweepStalled() || counters.TxFlushTimeout != 1 {
+		t.Errorf("%+v", counters)
+	}
+	if got := p.frames(); got != "RST 1 2\n" {
+		t.Errorf("sent %q", got)
 	}
 }
 

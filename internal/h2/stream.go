@@ -44,6 +44,11 @@ type stream struct {
 	high     bool // Buffered went over HighWater
 	headOnly bool // HEAD: the response has no DATA, whatever its length
 	overflow bool // its window overflowed by a setting
+	marked   bool // by SweepStalled, and nothing moved since
+
+	// protocol is of an extended CONNECT (RFC 8441), which the engine's user sees
+	// as the Upgrade request of HTTP/1 that it stands for.
+	protocol string
 }
 
 // slot gives the chain of an id.

@@ -17,6 +17,7 @@ type Head struct {
 	Status                                            int
 	Major, Minor                                      uint8 // of the message as received
 	hasAuthority                                      bool
+	style                                             NameStyle
 	hostCase                                          uint64
 	live, size                                        int
 }
@@ -40,7 +41,7 @@ func (h *Head) Reset() {
 	h.first = [numIDs]uint16{}
 	h.method, h.path, h.authority, h.scheme, h.protocol, h.reason = span{}, span{}, span{}, span{}, span{}, span{}
 	h.Status, h.Major, h.Minor, h.live = 0, 0, 0, 0
-	h.hasAuthority, h.hostCase, h.size = false, 0, 0
+	h.hasAuthority, h.hostCase, h.size, h.style = false, 0, 0, AsWritten
 }
 
 func (h *Head) at(s span) []byte { return h.buf[s.off : s.off+s.n : s.off+s.n] }

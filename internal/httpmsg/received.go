@@ -64,6 +64,25 @@ func (h *Head) NoteCase(name []byte) {
 	h.cases = append(h.cases, caseMask(name))
 }
 
+// NameStyle says how HTTP/1 writes the names of a head. It belongs to the
+// message, as Envoy's stateful formatters do: what reads it decides, not what
+// writes it.
+type NameStyle uint8
+
+// The styles: as the writer's options say; as received, and names that were not
+// received in lower case, or with capitals.
+const (
+	AsWritten NameStyle = iota
+	AsReceived
+	AsReceivedOrProper
+)
+
+// Style is how the names are written.
+func (h *Head) Style() NameStyle { return h.style }
+
+// SetStyle sets it; NoteCase is needed for each received name.
+func (h *Head) SetStyle(s NameStyle) { h.style = s }
+
 // NoteHostCase remembers how the name Host was written.
 func (h *Head) NoteHostCase(name []byte) { h.hostCase = caseMask(name) }
 
@@ -78,14 +97,14 @@ func caseMask(name []byte) (mask uint64) {
 
 // AppendName appends the name of field i as it, or the first field of the same
 // name, was received. Without NoteCase that is the lower-case name.
-func (h *Head) AppendName(dst []byte, i int) []byte {
+func (h *Head) AppendName(dst []byte, i int) (b []byte, received bool) {
 	name := h.at(h.fields[i].name)
 	for j := range h.cases {
 		if f := &h.fields[j]; f.id == h.fields[i].id && string(h.at(f.name)) == string(name) {
-			return appendCased(dst, name, h.cases[j])
+			return appendCased(dst, name, h.cases[j]), true
 		}
 	}
-	return append(dst, name...)
+	return append(dst, name...), false
 }
 
 // AppendHostName appends "host" as it was received.

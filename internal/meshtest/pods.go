@@ -10,6 +10,7 @@ import (
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlssocket "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -37,25 +38,33 @@ func Decode(docs podconfig.Resources) (out Resources, err error) {
 	if err != nil {
 		return out, err
 	}
-	options := protojson.UnmarshalOptions{Resolver: kinds}
+	o := protojson.UnmarshalOptions{Resolver: kinds}
+	var errs [4]error
+	out.Clusters, errs[0] = decode(o, docs.Clusters, func() proto.Message { return &cluster.Cluster{} })
+	out.Endpoints, errs[1] = decode(o, docs.Endpoints, func() proto.Message { return &endpoint.ClusterLoadAssignment{} })
+	out.Listeners, errs[2] = decode(o, docs.Listeners, func() proto.Message { return &listener.Listener{} })
+	out.Routes, errs[3] = decode(o, docs.Routes, func() proto.Message { return &route.RouteConfiguration{} })
+	return out, errors.Join(errs[:]...)
+}
+
+// Secrets turns documents into secrets.
+func Secrets(docs ...map[string]any) ([]types.Resource, error) {
+	return decode(protojson.UnmarshalOptions{}, docs, func() proto.Message { return &tlssocket.Secret{} })
+}
+
+func decode(o protojson.UnmarshalOptions, docs []map[string]any, make func() proto.Message) (out []types.Resource, err error) {
 	var errs []error
-	add := func(to *[]types.Resource, docs []map[string]any, make func() proto.Message) {
-		for _, d := range docs {
-			text, err := json.Marshal(d)
-			m := make()
-			if err == nil {
-				err = options.Unmarshal(text, m)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%T %v: %w", m, d["name"], err))
-				continue
-			}
-			*to = append(*to, m)
+	for _, d := range docs {
+		text, err := json.Marshal(d)
+		m := make()
+		if err == nil {
+			err = o.Unmarshal(text, m)
 		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%T %v: %w", m, d["name"], err))
+			continue
+		}
+		out = append(out, m)
 	}
-	add(&out.Clusters, docs.Clusters, func() proto.Message { return &cluster.Cluster{} })
-	add(&out.Endpoints, docs.Endpoints, func() proto.Message { return &endpoint.ClusterLoadAssignment{} })
-	add(&out.Listeners, docs.Listeners, func() proto.Message { return &listener.Listener{} })
-	add(&out.Routes, docs.Routes, func() proto.Message { return &route.RouteConfiguration{} })
 	return out, errors.Join(errs...)
 }

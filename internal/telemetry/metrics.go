@@ -69,6 +69,13 @@ type namedCount struct {
 // group.
 func (g *Group) Inc(name string) { g.slot(name, false).n++ }
 
+// Add counts n of a statistic that few groups have; of none it stays hidden.
+func (g *Group) Add(name string, n uint64) {
+	if n > 0 {
+		g.slot(name, false).n += n
+	}
+}
+
 // Touch makes a counter show with zero.
 func (g *Group) Touch(name string) { g.slot(name, false) }
 
@@ -244,15 +251,15 @@ func tagOf(scope string) string {
 }
 
 func (g *Group) collect(out []Metric) []Metric {
-	full := g.Scope + "."
 	var labels []Label
-	if g.Name != "" {
-		full += g.Name + "."
+	base := g.Scope + "."
+	if g.Name != "" { // the codecs of all listeners are one thing: http1, http2
 		labels = []Label{{tagOf(g.Scope), g.Name}}
+		base += g.Name + "."
 	}
 	add := func(name string, v uint64, kind Kind, more ...Label) {
 		prom := "envoy_" + g.Scope + "_" + promName(name)
-		out = append(out, Metric{Name: full + name, Prom: prom,
+		out = append(out, Metric{Name: base + name, Prom: prom,
 			Labels: append(labels[:len(labels):len(labels)], more...), Kind: kind, Value: v})
 	}
 	for i, s := range g.Stats {

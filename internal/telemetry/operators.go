@@ -218,6 +218,9 @@ func metadataOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind, boo
 			return hostMetadata(dst, ns, path, r)
 		}
 	case "FILTER_STATE":
+		if r.MessageState && it.Arg == "envoy.filters.http.grpc_stats" {
+			return appendMessages(dst, r), text, true
+		}
 		v := r.FilterState[it.Arg]
 		out, k := str(dst, v)
 		return out, k, true
@@ -228,6 +231,24 @@ func metadataOp(dst []byte, it *config.FormatItem, r *Record) ([]byte, kind, boo
 		ns, path = path[0], path[1:]
 	}
 	return metadataValue(dst, m, ns, path)
+}
+
+// appendMessages writes the filter state of grpc_stats as Envoy's JSON has it:
+// counts of nothing are left out.
+func appendMessages(dst []byte, r *Record) []byte {
+	dst = append(dst, '{')
+	if r.MessagesIn > 0 {
+		dst = append(dst, `"requestMessageCount":"`...)
+		dst = append(strconv.AppendUint(dst, r.MessagesIn, 10), '"')
+	}
+	if r.MessagesOut > 0 {
+		if r.MessagesIn > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `"responseMessageCount":"`...)
+		dst = append(strconv.AppendUint(dst, r.MessagesOut, 10), '"')
+	}
+	return append(dst, '}')
 }
 
 // hostMetadata reads an endpoint's metadata; envoy.lb is kept apart.

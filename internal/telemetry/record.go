@@ -96,6 +96,7 @@ type Record struct {
 	VirtualHostMetadata                config.Metadata
 	HostLB                             config.Struct // metadata envoy.lb of the endpoint
 	FilterState                        map[string]string
+	MessageState                       bool // the message counts are filter state too (grpc_stats)
 
 	Cluster, ClusterRaw string // alt_stat_name or name, and name
 	UpstreamHost        string // address

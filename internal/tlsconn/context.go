@@ -5,13 +5,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"io"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sluice/internal/config"
 )
@@ -136,7 +139,7 @@ func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *
 			m.missing = true
 		}
 	}
-	m.verifier, m.missing = newVerifier(p.Validation, refs[len(refs)-1], m.missing)
+	m.verifier, m.missing = newVerifier(p.Validation, refs[len(p.Certificates)], m.missing)
 	finish(m)
 	b.material.Store(m)
 	b.updates.Add(changed(before, m, p))
@@ -149,7 +152,10 @@ func changed(before, m *material, p *config.TLSParams) (n uint64) {
 		if i < len(p.Certificates) {
 			return p.Certificates[i].Name != ""
 		}
-		return p.Validation != nil && p.Validation.Ref.Name != ""
+		if i == len(p.Certificates) {
+			return p.Validation != nil && p.Validation.Ref.Name != ""
+		}
+		return p.Tickets.Name != ""
 	}
 	for i, r := range m.refs {
 		if r != nil && named(i) && (before == nil || before.refs[i] != r) {
@@ -159,16 +165,18 @@ func changed(before, m *material, p *config.TLSParams) (n uint64) {
 	return n
 }
 
-// resolve finds the secrets of p: its certificates, then its validation context.
+// resolve finds the secrets of p: its certificates, its validation context, its
+// ticket keys.
 func resolve(p *config.TLSParams, s Secrets) []*config.Secret {
-	refs := make([]*config.Secret, 0, len(p.Certificates)+1)
+	refs := make([]*config.Secret, 0, len(p.Certificates)+2)
 	for i := range p.Certificates {
 		refs = append(refs, lookup(&p.Certificates[i], s))
 	}
-	if p.Validation == nil {
-		return append(refs, nil)
+	var validation *config.Secret
+	if p.Validation != nil {
+		validation = lookup(&p.Validation.Ref, s)
 	}
-	return append(refs, lookup(&p.Validation.Ref, s))
+	return append(refs, validation, lookup(&p.Tickets, s))
 }
 
 func lookup(r *config.SecretRef, s Secrets) *config.Secret {
@@ -181,11 +189,10 @@ func lookup(r *config.SecretRef, s Secrets) *config.Secret {
 func serverBase(m *material, c *config.DownstreamTLS) {
 	b := m.base
 	b.SessionTicketsDisabled = c.DisableTickets
-	// Keys of its own for each material: a session must not outlive the trust it
-	// was made under.
-	var key [32]byte
-	rand.Read(key[:])
-	b.SetSessionTicketKeys([][32]byte{key})
+	b.SetSessionTicketKeys(ticketKeys(m.refs[len(m.refs)-1]))
+	if c.SessionTimeout > 0 {
+		limitSessions(b, time.Duration(c.SessionTimeout)*time.Second)
+	}
 	if m.verifier != nil {
 		b.ClientAuth = tls.RequestClientCert
 		if c.RequireClientCert {
@@ -194,6 +201,44 @@ func serverBase(m *material, c *config.DownstreamTLS) {
 		if m.verifier.roots != nil {
 			b.ClientCAs = m.verifier.roots // names for the CertificateRequest only
 		}
+	}
+}
+
+// ticketKeys are the configured ones, else a key of the material's own: a session
+// need not outlive the trust it was made under. crypto/tls takes 32 bytes and has
+// a format of its own, so that tickets are shared by our replicas, not by others.
+func ticketKeys(s *config.Secret) [][32]byte {
+	var keys [][32]byte
+	if s != nil {
+		for _, k := range s.TicketKeys {
+			keys = append(keys, sha256.Sum256(k))
+		}
+	}
+	if len(keys) == 0 {
+		keys = make([][32]byte, 1)
+		rand.Read(keys[0][:])
+	}
+	return keys
+}
+
+// limitSessions refuses tickets older than limit, of which crypto/tls knows only
+// its own of a week. The time goes along in the ticket.
+func limitSessions(b *tls.Config, limit time.Duration) {
+	b.WrapSession = func(cs tls.ConnectionState, s *tls.SessionState) ([]byte, error) {
+		s.Extra = append(s.Extra, binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix())))
+		return b.EncryptTicket(cs, s)
+	}
+	b.UnwrapSession = func(ticket []byte, cs tls.ConnectionState) (*tls.SessionState, error) {
+		s, err := b.DecryptTicket(ticket, cs)
+		if s == nil || err != nil || len(s.Extra) == 0 || len(s.Extra[0]) != 8 {
+			return nil, err
+		}
+		made := time.Unix(int64(binary.BigEndian.Uint64(s.Extra[0])), 0)
+		s.Extra = nil // the next ticket has its own
+		if time.Since(made) >= limit {
+			return nil, nil
+		}
+		return s, nil
 	}
 }
 

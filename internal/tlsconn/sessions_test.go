@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +141,50 @@ func TestSessionsAreBoundedAndTicketsUsedOnce(t *testing.T) {
 	}
 }
 
+func TestTicketOptions(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	keys := config.SecretRef{Inline: &config.Secret{TicketKeys: [][]byte{make([]byte, 80)}}}
+	for _, c := range []struct {
+		name         string
+		change       func(c *config.DownstreamTLS)
+		wait         time.Duration
+		again, other bool // resumed by the same context, by another one
+	}{
+		{"a context's own keys", func(*config.DownstreamTLS) {}, 0, true, false},
+		{"configured keys", func(c *config.DownstreamTLS) { c.Tickets = keys }, 0, true, true},
+		{"no tickets", func(c *config.DownstreamTLS) { c.DisableTickets = true }, 0, false, false},
+		{"within the session timeout", func(c *config.DownstreamTLS) { c.SessionTimeout = 60 }, 0, true, false},
+		{"after the session timeout", func(c *config.DownstreamTLS) { c.SessionTimeout = 1 }, 1100 * time.Millisecond, false, false},
+	} {
+		b := newBench(t, false)
+		d := &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a"}))}}
+		c.change(d)
+		first, _ := b.echoServer(t, d)
+		second, _ := b.echoServer(t, d)
+		cache := tls.NewLRUClientSessionCache(4)
+		dial := func(to netip.AddrPort) bool {
+			x, err := tls.Dial("tcp", to.String(), &tls.Config{InsecureSkipVerify: true, ServerName: "a", ClientSessionCache: cache})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			io.WriteString(x, "hello")
+			if _, err := io.ReadFull(x, make([]byte, 5)); err != nil {
+				t.Fatal(err)
+			}
+			return x.ConnectionState().DidResume
+		}
+		dial(first)
+		time.Sleep(c.wait)
+		if again := dial(first); again != c.again {
+			t.Errorf("%s: the same context: resumed %v", c.name, again)
+		}
+		if other := dial(second); other != c.other {
+			t.Errorf("%s: another context: resumed %v", c.name, other)
+		}
+	}
+}
+
 func FuzzOnlyTickets(f *testing.F) {
 	f.Add([]byte{msgTicket, 0, 0, 1, 9})
 	f.Add([]byte{msgTicket, 0, 0, 1, 9, msgKeyUpdate, 0, 0, 1, 0})
@@ -148,4 +193,16 @@ func FuzzOnlyTickets(f *testing.F) {
 			t.Error("not a ticket")
 		}
 	})
+}
+
+func TestServerNameOf300BytesIsNoCrash(t *testing.T) { // CVE-2024-32475
+	ca := newAuthority(t, "ca")
+	to := echoTLS(t, &tls.Config{Certificates: []tls.Certificate{*ca.issue(t, leaf{dns: "a"})}})
+	b := newBench(t, false)
+	for _, name := range []string{strings.Repeat("a", 300), strings.Repeat("a", 255), "bad\x00name", ""} {
+		x := NewClientContext(&config.UpstreamTLS{SNI: name, MaxSessionKeys: 1, TLSParams: config.TLSParams{Max: tls.VersionTLS13}}, nil)
+		for range 2 {
+			b.once(t, to, x)
+		}
+	}
 }

@@ -68,6 +68,7 @@ const (
 	closedByLayer                       // the layer saw close_notify
 	above                               // Pending was at HighWater
 	bigReads                            // reads of 128 KiB
+	timedOut                            // the peer didn't close in time
 	inAgain                             // in worker.again
 	inDirty                             // in worker.dirty
 )

@@ -111,6 +111,10 @@ func (c *Conn) CloseWhenFlushed() {
 	if c.flags&(closing|dead) != 0 {
 		return
 	}
+	if c.splice != nil {
+		c.unsplice()
+		c.flags |= readable
+	}
 	c.flags |= closing | finAfter
 	c.flags &^= paused
 	c.timer.Fire = c.closeTimeout
@@ -142,8 +146,12 @@ func (c *Conn) closeTimeout() {
 		c.w.Start(&c.timer, flushTimeout)
 		return
 	}
+	c.flags |= timedOut
 	c.Close()
 }
+
+// TimedOut reports a close that we waited for, and the peer didn't, in time.
+func (c *Conn) TimedOut() bool { return c.flags&timedOut != 0 }
 
 // SetLinger sets how long CloseWhenFlushed waits for the peer; 0: not at all.
 func (c *Conn) SetLinger(d time.Duration) { c.linger = d }

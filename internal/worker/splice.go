@@ -58,7 +58,9 @@ func (p *pipePool) close() {
 type splice struct {
 	to    *Conn
 	p     *pipe
-	waits bool // for room at to
+	left  uint64      // to be read yet, where there is a bound
+	moved func(n int) // where there is a bound
+	waits bool        // for room at to
 }
 
 // stalled notes once that nothing is read until the receiver has room.
@@ -73,7 +75,16 @@ func (s *splice) stalled(c *Conn) {
 // more to read; then OnData gets bytes again. It reports false, changing
 // nothing, if that isn't possible: a layer, kept bytes, pending output, or no
 // pipe to be had. Called from OnData, the caller must have consumed all bytes.
-func (c *Conn) Splice(dst *Conn) bool {
+func (c *Conn) Splice(dst *Conn) bool { return c.startSplice(dst, splice{}) }
+
+// SpliceN is Splice for the next n bytes; what follows them goes to OnData.
+// moved is told, on the worker, of each part that dst's kernel took; nothing may
+// be written to dst meanwhile. A close of either side ends it without a call.
+func (c *Conn) SpliceN(dst *Conn, n uint64, moved func(n int)) bool {
+	return n > 0 && dst.flags&closing == 0 && c.startSplice(dst, splice{left: n, moved: moved})
+}
+
+func (c *Conn) startSplice(dst *Conn, s splice) bool {
 	if c.layer != nil || dst.layer != nil || dst.Pending() > 0 || c.splice != nil || dst.feeder != nil {
 		return false
 	}
@@ -84,7 +95,8 @@ func (c *Conn) Splice(dst *Conn) bool {
 	if p == nil {
 		return false
 	}
-	c.splice = &splice{to: dst, p: p}
+	s.to, s.p = dst, p
+	c.splice = &s
 	dst.feeder = c
 	c.enqueue()
 	return true
@@ -112,7 +124,7 @@ func (c *Conn) unsplice() {
 func (c *Conn) spliceOn() bool {
 	s := c.splice
 	to := s.to
-	if to.flags&dead != 0 || to.werr != 0 {
+	if to.flags&(dead|closing) != 0 || to.werr != 0 {
 		c.unsplice()
 		c.flags |= readable
 		return true
@@ -121,15 +133,23 @@ func (c *Conn) spliceOn() bool {
 		return c.spliceOut()
 	}
 	if c.flags&readable == 0 {
-		c.unsplice()
+		if s.moved == nil {
+			c.unsplice()
+		}
 		return false
 	}
 	s.waits = false
-	n, e := sysSplice(c.fd, s.p.w, spliceSize)
+	size := uint64(spliceSize)
+	if s.moved != nil {
+		size = min(size, s.left)
+	}
+	n, e := sysSplice(c.fd, s.p.w, int(size))
 	switch {
 	case e == unix.EAGAIN:
 		c.flags &^= readable | hup
-		c.unsplice()
+		if s.moved == nil || c.w.pipes.out > pipesMax/2 {
+			c.unsplice() // others may need the pipe
+		}
 		return false
 	case e == unix.EINTR:
 		return true
@@ -141,6 +161,7 @@ func (c *Conn) spliceOn() bool {
 		return true
 	}
 	s.p.n += n
+	s.left -= min(s.left, uint64(n))
 	c.rx += uint64(n)
 	return c.spliceOut()
 }
@@ -168,6 +189,14 @@ func (c *Conn) spliceOut() bool {
 		default:
 			s.p.n -= n
 			to.tx += uint64(n)
+			if s.moved != nil {
+				if s.left == 0 && s.p.n == 0 {
+					c.unsplice()
+				}
+				if s.moved(n); c.splice != s {
+					return c.flags&(dead|closing) == 0
+				}
+			}
 		}
 	}
 	return true

@@ -48,6 +48,22 @@ type Trailers interface {
 	EncodeTrailers(x *Exchange, s *Slot, t *httpmsg.Head)
 }
 
+// TrailersAsData is a filter that gives the trailers of some responses as their
+// last content; ok then replaces them.
+type TrailersAsData interface {
+	TrailersAsData(x *Exchange, s *Slot, t *httpmsg.Head) (p []byte, ok bool)
+}
+
+// Absorber is a filter that puts the content of some responses into their heads:
+// Encode finds it, up to AbsorbLimit, in Record.LocalBody, and no content
+// follows.
+type Absorber interface {
+	Absorbs(x *Exchange, s *Slot, h *httpmsg.Head) bool
+}
+
+// AbsorbLimit bounds absorbed content, in bytes; the rest is dropped.
+const AbsorbLimit = 16 << 10
+
 // Logger is a filter that is told of the finished record, once a request, after
 // its last byte.
 type Logger interface {

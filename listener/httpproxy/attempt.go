@@ -12,22 +12,25 @@ import (
 // attempt is one try of a request at one host: the pool's user and the receiver
 // of the response.
 type attempt struct {
-	r      *request
-	wait   pool.Request
-	host   *upstream.Host
-	conn   *pool.Conn
-	stream httpmsg.Stream // nil before there is one and after its end
-	opts   upstream.StreamOptions
-	undial func() // gives up the dial of a CONNECT tunnel
+	r       *request
+	wait    pool.Request
+	host    *upstream.Host
+	conn    *pool.Conn
+	stream  httpmsg.Stream // nil before there is one and after its end
+	opts    upstream.StreamOptions
+	spliced func(n int) // onSpliced, bound once
+	undial  func()      // gives up the dial of a CONNECT tunnel
 
 	sent   bool // the head went out
 	begun  bool // an interim or final head came
 	active bool // counted in host.Active
+
+	absorbing bool // the content goes into the head
 }
 
 func (t *attempt) clear() {
 	t.host, t.conn, t.stream = nil, nil, nil
-	t.sent, t.begun, t.active = false, false, false
+	t.sent, t.begun, t.active, t.absorbing = false, false, false, false
 	t.opts, t.undial = upstream.StreamOptions{}, nil
 }
 
@@ -37,7 +40,7 @@ func (t *attempt) sending() bool { return t.stream != nil && t.sent }
 // start asks for a stream to h.
 func (t *attempt) start(h *upstream.Host) {
 	r := t.r
-	t.host, t.conn, t.stream, t.sent, t.begun = h, nil, nil, false, false
+	t.host, t.conn, t.stream, t.sent, t.begun, t.absorbing = h, nil, nil, false, false, false
 	h.Active++
 	t.active = true
 	r.rec.HostMetadata, r.rec.HostLB, r.rec.Workload = h.Endpoint.Metadata, h.Endpoint.LB, h.Endpoint.Workload
@@ -83,13 +86,6 @@ func (r *request) upstreamHead() {
 	if a.AutoHostRewrite && r.up.host.Hostname != "" && r.rec.Attempts == 1 {
 		r.local.bufC = append(r.local.bufC[:0], r.up.host.Hostname...)
 		route.SetHost(&r.head, r.local.bufC, a.AppendXFH, !r.proxy.config.Router.SuppressEnvoyHeaders)
-	}
-	scheme := "http"
-	if r.up.conn.TLS != nil {
-		scheme = "https"
-	}
-	if string(r.head.Scheme()) != scheme && r.up.stream.HTTP2() {
-		r.head.SetScheme([]byte(scheme))
 	}
 }
 
@@ -157,10 +153,11 @@ func (t *attempt) OnHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	r.rec.UpstreamFailure = ""
-	r.tunnel = !end && !r.down.HTTP2() && (h.Status == 101 && r.upgrade || r.connect && h.Status/100 == 2)
-	if r.tunnel {
-		r.group.Values[cxUpgradesTotal]++
+	if !end && r.absorbs(h) {
+		t.absorb(h)
+		return
 	}
+	r.tunnel = !end && !r.down.HTTP2() && (h.Status == 101 && r.upgrade || r.connect && h.Status/100 == 2)
 	r.respond(h, end)
 	r.awaitTry()
 }
@@ -202,6 +199,10 @@ func (t *attempt) OnData(p []byte, end bool) {
 	if end {
 		t.done()
 	}
+	if t.absorbing && !r.over {
+		t.absorbed(p, end)
+		return
+	}
 	if r.over || !r.headOut {
 		return
 	}
@@ -221,6 +222,9 @@ func (t *attempt) OnData(p []byte, end bool) {
 	if !r.over && r.down.Buffered() > httpmsg.HighWater && t.stream != nil {
 		t.stream.Pause()
 	}
+	if len(p) >= bulkRead {
+		t.bulk()
+	}
 	if r.plan.tryIdle() > 0 && !r.over {
 		r.awaitTry()
 	}
@@ -239,6 +243,10 @@ func (r *request) filterResponse(p []byte, end bool) []byte {
 func (t *attempt) OnTrailers(h *httpmsg.Head) {
 	r := t.r
 	t.done()
+	if t.absorbing && !r.over {
+		t.absorbed(nil, true)
+		return
+	}
 	if r.over || !r.headOut {
 		return
 	}
@@ -248,6 +256,9 @@ func (t *attempt) OnTrailers(h *httpmsg.Head) {
 		if f, ok := r.chain.filters[i].(filter.Trailers); ok {
 			f.EncodeTrailers(&r.x, r.slot(i), &r.tail)
 		}
+	}
+	if r.chain.bodies && r.trailersAsData() {
+		return
 	}
 	r.rec.ResponseEnd = r.local.worker.Now()
 	r.down.SendTrailers(&r.tail)
@@ -262,8 +273,11 @@ func (t *attempt) OnReset(reason httpmsg.ResetReason) {
 	if r.over {
 		return
 	}
-	if reason.Kind == httpmsg.ResetRemote { // refused streams don't count
+	switch { // as Envoy's pools count: refused streams in neither
+	case reason.Kind == httpmsg.ResetRemote:
 		r.cluster.Stats[pool.RqRxReset]++
+	case reason.Kind == httpmsg.ResetProtocolError && http2:
+		r.cluster.Stats[pool.RqTxReset]++
 	}
 	t.host.Report(upstream.LocalFailure)
 	c := resetCause(reason)
@@ -283,7 +297,7 @@ func (t *attempt) done() {
 		return
 	}
 	if t.stream.HTTP2() && !t.r.downEnd {
-		t.stream.Reset(httpmsg.ResetReason{})
+		t.stream.Reset(httpmsg.ResetReason{Kind: httpmsg.ResetLocal})
 	}
 	t.release()
 }
@@ -316,7 +330,9 @@ func (t *attempt) cancel(kind httpmsg.ResetKind) {
 		t.undial = nil
 	}
 	if t.stream != nil {
-		t.r.cluster.Stats[pool.RqTxReset]++
+		if t.stream.HTTP2() {
+			t.r.cluster.Stats[pool.RqTxReset]++
+		}
 		t.conn.Drop()
 		t.stream.Reset(httpmsg.ResetReason{Kind: kindOr(kind, httpmsg.ResetLocal)})
 	}

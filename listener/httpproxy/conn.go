@@ -12,6 +12,7 @@ import (
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 	"sluice/listener/relay"
+	"sluice/upstream/pool"
 )
 
 // engine is the server side of a connection: internal/h1.Server or
@@ -44,6 +45,11 @@ type conn struct {
 	requests int
 	draining bool
 	closed   bool
+	late     bool // closed while the client may still be sending
+	out      endpoint
+	pings    pool.Keepalive
+	flush    worker.Timer  // of answers that the client doesn't take
+	stall    time.Duration // its period
 	idle     worker.Timer
 	headers  worker.Timer
 	duration worker.Timer
@@ -55,6 +61,8 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 func newConn(p *Proxy, l *local, d *downstream.Connection) {
 	c := &conn{proxy: p, local: l, down: d, wire: d.Conn, group: p.group(l)}
 	c.facts = relay.Facts(d)
+	c.out = endpoint{Conn: c.wire, of: c}
+	c.flush.Fire = c.onStalled
 	c.idle.Fire, c.headers.Fire, c.duration.Fire, c.drain.Fire = c.onIdle, c.onSlowHead, c.onDuration, c.onDrained
 	v := c.group.Values
 	v[cxTotal]++
@@ -63,12 +71,6 @@ func newConn(p *Proxy, l *local, d *downstream.Connection) {
 		v[cxSSLTotal]++
 	}
 	c.wire.SetLinger(p.config.DelayedCloseTimeout)
-	switch {
-	case p.config.Codec == config.CodecHTTP2, d.TLS != nil && d.TLS.ALPN == "h2" && p.config.Codec == config.CodecAuto:
-		c.speakHTTP2()
-	case p.config.Codec == config.CodecHTTP1, d.TLS != nil && d.TLS.ALPN != "":
-		c.speakHTTP1()
-	}
 	if t := p.config.MaxConnDuration; t > 0 {
 		l.worker.Start(&c.duration, t)
 	}
@@ -80,34 +82,69 @@ func newConn(p *Proxy, l *local, d *downstream.Connection) {
 	c.wire.SetHandler(c)
 }
 
+// choose makes the engine for the first bytes: of the configured or negotiated
+// protocol, else of the one they begin. It reports false while they are too few.
+// On HTTP/2 nothing is sent before the client's preface came.
+func (c *conn) choose(b []byte) bool {
+	codec, tls := c.proxy.config.Codec, c.down.TLS
+	n := min(len(b), len(preface))
+	begins := string(b[:n]) == preface[:n]
+	switch {
+	case codec == config.CodecHTTP1, codec == config.CodecAuto && tls != nil && tls.ALPN != "" && tls.ALPN != "h2":
+		c.speakHTTP1()
+	case begins && n < len(preface):
+		return false
+	case begins, codec == config.CodecHTTP2, tls != nil && tls.ALPN == "h2":
+		c.speakHTTP2(begins)
+	default:
+		c.speakHTTP1()
+	}
+	if c.draining && c.engine != nil {
+		c.engine.Drain()
+	}
+	return true
+}
+
 func (c *conn) speakHTTP1() {
-	c.h1 = h1.NewServer(c.wire, c, c.proxy.h1[c.local.index])
+	c.h1 = h1.NewServer(&c.out, c, c.proxy.h1[c.local.index])
 	c.engine = c.h1
 	c.group.Values[cxHTTP1Total]++
 	c.group.Values[cxHTTP1Active]++
 }
 
-func (c *conn) speakHTTP2() {
-	c.h2 = h2.NewServer(c.wire, c, c.proxy.h2[c.local.index])
+// speakHTTP2 makes the engine, unless the preface is wrong already.
+func (c *conn) speakHTTP2(begins bool) {
+	if !begins {
+		c.group.Values[cxProtocolError]++
+		c.wire.CloseWhenFlushed()
+		return
+	}
+	c.h2 = h2.NewServer(&c.out, c, c.proxy.h2[c.local.index])
 	c.engine = c.h2
 	c.group.Values[cxHTTP2Total]++
 	c.group.Values[cxHTTP2Active]++
+	if o := &c.proxy.config.HTTP2; o.KeepaliveTimeout > 0 {
+		c.h2.OnPingAck = c.pings.Acked
+		c.pings.Start(c.local.worker, c.h2, o.KeepaliveInterval, o.KeepaliveTimeout, c.unanswered)
+	}
+}
+
+// unanswered ends a connection whose client didn't answer a PING.
+func (c *conn) unanswered() {
+	c.local.codec2.KeepaliveTimeout++
+	c.wire.Close()
 }
 
 // OnData implements worker.Handler.
 func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 	if c.engine == nil {
-		n := min(len(b), len(preface))
-		if string(b[:n]) != preface[:n] {
-			c.speakHTTP1()
-		} else if n == len(preface) {
-			c.speakHTTP2()
-		} else {
+		if !c.choose(b) {
 			return 0
 		}
-		if c.draining {
-			c.engine.Drain()
-		} else if d := c.down; d.Draining {
+		if c.engine == nil {
+			return len(b)
+		}
+		if d := c.down; !c.draining && d.Draining {
 			c.onListenerDrain()
 		}
 	}
@@ -115,13 +152,20 @@ func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 	c.engine.Flushed()
 	n, err := c.engine.Feed(b)
 	c.group.Values[rxBytes] -= uint64(len(b) - n)
-	if err != nil {
+	if err != nil && !flooded(err) {
 		c.group.Values[cxProtocolError]++
 	}
 	if c.h1 != nil && c.proxy.config.RequestHeadersTime > 0 {
 		c.watchHead()
 	}
 	return n
+}
+
+// flooded reports a peer that did too much of something, which isn't counted as
+// a protocol error.
+func flooded(err error) bool {
+	f, ok := err.(interface{ Flood() bool })
+	return ok && f.Flood()
 }
 
 // watchHead bounds the time between the first byte of a head and its last.
@@ -146,7 +190,7 @@ func (c *conn) onSlowHead() {
 func (c *conn) OnEOF(w *worker.Conn) {
 	c.facts.RemoteReset = false
 	if c.engine != nil {
-		if c.active > 0 {
+		if c.busy() {
 			c.group.Values[cxDestroyRemoteActive]++
 		}
 		c.engine.EOF()
@@ -154,6 +198,9 @@ func (c *conn) OnEOF(w *worker.Conn) {
 	}
 	w.CloseWhenFlushed()
 }
+
+// busy reports a request under way, or half a head of one.
+func (c *conn) busy() bool { return c.active > 0 || c.h1 != nil && c.h1.InHead() }
 
 // OnDrain implements worker.Handler.
 func (c *conn) OnDrain(*worker.Conn) {
@@ -172,7 +219,7 @@ func (c *conn) OnClose(w *worker.Conn, err error) {
 	}
 	c.closed = true
 	if c.engine != nil {
-		if c.active > 0 && err != nil {
+		if c.busy() && err != nil {
 			c.group.Values[cxDestroyRemoteActive]++
 		}
 		c.engine.Closed(err)
@@ -182,7 +229,12 @@ func (c *conn) OnClose(w *worker.Conn, err error) {
 	l.Stop(&c.headers)
 	l.Stop(&c.duration)
 	l.Stop(&c.drain)
+	l.Stop(&c.flush)
+	c.pings.Stop()
 	v := c.group.Values
+	if c.late && w.TimedOut() {
+		v[cxDelayedClose]++
+	}
 	v[cxActive]--
 	v[cxDestroy]++
 	v[txBytes] += w.BytesWritten()
@@ -209,7 +261,11 @@ func (c *conn) OnStream(s httpmsg.Stream) httpmsg.Receiver {
 	r.begin(c, s)
 	if m := c.proxy.config.MaxRequestsPerConn; m > 0 && c.requests >= m && !c.draining {
 		c.group.Values[cxMaxRequests]++
-		c.startDrain()
+		if c.h2 != nil {
+			c.leave()
+		} else {
+			c.startDrain()
+		}
 	}
 	return r
 }
@@ -250,7 +306,43 @@ func (c *conn) onIdle() {
 
 func (c *conn) onDuration() {
 	c.group.Values[cxMaxDuration]++
+	if c.h1 != nil && c.proxy.config.HTTP1SafeDuration {
+		c.startDrain() // with the next answer, which no request can race
+		return
+	}
 	c.leave()
+}
+
+// leaveOnDrain makes the answer that is about to begin the last, or announces
+// the end on HTTP/2, while the process is told to fail its health checks.
+func (c *conn) leaveOnDrain() {
+	p := c.proxy
+	if c.draining || p.server.opts.Draining == nil || !p.server.opts.Draining() || p.listener != nil && p.listener.DrainModifyOnly {
+		return
+	}
+	c.group.Values[cxDrainClose]++
+	if c.h2 != nil {
+		c.leave()
+		return
+	}
+	c.startDrain()
+}
+
+// watchFlush bounds how long an answer that is whole may wait for the client.
+func (c *conn) watchFlush(d time.Duration) {
+	if f := c.proxy.config.StreamFlushTimeout; f > 0 {
+		d = f
+	}
+	if d > 0 && !c.flush.Active() {
+		c.stall = max(d/2, time.Millisecond) // two sweeps
+		c.local.worker.Start(&c.flush, c.stall)
+	}
+}
+
+func (c *conn) onStalled() {
+	if c.h2 != nil && !c.closed && c.h2.SweepStalled() {
+		c.local.worker.Start(&c.flush, c.stall)
+	}
 }
 
 // leave ends the connection the way Envoy does: notice, drain time, end.

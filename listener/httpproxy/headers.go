@@ -106,26 +106,32 @@ func (r *request) continueHTTP2() {
 // upgradable refuses upgrades that aren't configured.
 func (r *request) upgradable() bool {
 	if r.connect && len(r.head.Protocol()) == 0 {
-		if r.route == nil || r.allows("connect") {
+		if r.route == nil {
 			return true
 		}
-		return r.refuseUpgrade()
+		return r.admit("connect")
 	}
 	if !r.upgrade {
 		return true
 	}
-	kind := r.head.Protocol()
-	if len(kind) == 0 {
-		kind = r.head.Get(httpmsg.Upgrade)
-	}
-	if r.allows(strings.ToLower(string(kind))) {
-		return true
-	}
-	return r.refuseUpgrade()
+	return r.admit(strings.ToLower(string(r.head.Get(httpmsg.Upgrade))))
 }
 
-func (r *request) refuseUpgrade() bool {
-	r.group.Values[rqWSOnNonWS]++
+// admit counts an upgrade that is allowed, and refuses another; what follows
+// a refused one may be meant for the tunnel, so the connection takes no more
+// requests.
+func (r *request) admit(kind string) bool {
+	v := r.group.Values
+	if r.allows(kind) {
+		r.upgrading = true
+		v[cxUpgradesTotal]++
+		v[cxUpgradesActive]++
+		return true
+	}
+	v[rqWSOnNonWS]++
+	if r.conn.h2 != nil {
+		r.conn.leave()
+	}
 	return r.refuse(403, "", "upgrade_failed")
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/internal/h1"
 	"sluice/internal/h2"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
@@ -22,6 +23,8 @@ type local struct {
 	log      telemetry.Writer
 	heads    *httpmsg.Pool
 	streams  *h2.Pool
+	codec1   h1.Counters
+	codec2   h2.Counters
 	rnd      *rand.PCG
 	free     []*request
 	over     []*request // finished in this turn
@@ -42,7 +45,22 @@ func newLocal(o *Options, i int) *local {
 		rnd: rand.NewPCG(rand.Uint64(), rand.Uint64()), groups: make(map[string]*telemetry.Group), retired: make(map[string]bool), own: o.LocalAddress}
 	l.log = telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(o.Env)}
 	l.reap.Run = l.recycle
+	l.countCodecs()
 	return l
+}
+
+// countCodecs shows the statistics of the codecs, once a connection used them.
+func (l *local) countCodecs() {
+	l.set.Add("http1", "", nil).More = func(emit func(string, uint64, telemetry.Kind)) {
+		if l.codec1.Used {
+			l.codec1.Each(func(name string, v uint64) { emit(name, v, telemetry.Counter) })
+		}
+	}
+	l.set.Add("http2", "", nil).More = func(emit func(string, uint64, telemetry.Kind)) {
+		if l.codec2.Used {
+			l.codec2.Each(func(name string, v uint64) { emit(name, v, telemetry.Counter) })
+		}
+	}
 }
 
 // take gives a request object; done with release.

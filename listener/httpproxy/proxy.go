@@ -35,7 +35,10 @@ type Options struct {
 	// LocalAddress is this machine's address, which x-forwarded-for names when
 	// the client is on a loopback address.
 	LocalAddress netip.Addr
-	Env          func(string) string // for %ENVIRONMENT()%; nil: empty
+	// Draining says that the process is told to fail its health checks: answers
+	// then end their connections. It is asked per answer; nil: never.
+	Draining func() bool
+	Env      func(string) string // for %ENVIRONMENT()%; nil: empty
 	// StripFragments takes #fragments off paths instead of refusing them: Envoy's
 	// http_reject_path_with_fragment, off.
 	StripFragments bool
@@ -203,8 +206,8 @@ func h1Options(m *config.HTTPConnectionManager, l *local) *h1.Options {
 	out := &h1.Options{MaxHeaders: m.MaxHeaders, MaxHeaderBytes: m.MaxHeadersKB << 10, AcceptHTTP10: o.AcceptHTTP10,
 		DefaultHost: o.DefaultHost, AllowAbsoluteURL: o.AllowAbsoluteURL, AllowCustomMethods: o.AllowCustomMethods,
 		EnableTrailers: o.EnableTrailers, AllowChunkedLength: o.AllowChunkedLength, ProperCase: o.ProperCase,
-		PreserveCase: o.PreserveCase, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
-		Pool: l.heads}
+		PreserveCase: o.PreserveCase, PreserveElseProper: o.PreserveElseProper, ForwardReason: o.ForwardReason, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
+		Pool: l.heads, Counters: &l.codec1}
 	if len(o.IgnoreHTTP11Upgrade) > 0 {
 		out.IgnoreUpgrade = func(v []byte) bool {
 			for i := range o.IgnoreHTTP11Upgrade {
@@ -225,7 +228,7 @@ func h2Options(m *config.HTTPConnectionManager, l *local) *h2.Options {
 		MaxHeaderBytes: m.MaxHeadersKB << 10, MaxOutboundFrames: o.MaxOutboundFrames, MaxOutboundControl: o.MaxOutboundControl,
 		MaxConsecutiveEmpty: o.MaxConsecutiveEmpty, MaxPriorityPerStream: o.MaxPriorityPerStream,
 		MaxWindowUpdatePerData: o.MaxWindowUpdatePerData, AllowConnect: o.AllowConnect, StreamErrorOnInvalid: o.StreamErrorOnInvalid,
-		Underscores: h2.Underscores(m.Underscores), Pool: l.streams}).WithDefaults(false)
+		Underscores: h2.Underscores(m.Underscores), Pool: l.streams, Counters: &l.codec2}).WithDefaults(false)
 }
 
 // chain is a list of filters, built once.

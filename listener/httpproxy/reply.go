@@ -71,7 +71,7 @@ func (r *request) local500(a filter.Reply) {
 	} else {
 		h.Del(httpmsg.ContentType) // an edit of the route may have added one
 	}
-	if h.Status == 400 && r.conn.h1 != nil && !r.proxy.config.StreamErrorOnInvalid && !r.proxy.config.HTTP1.StreamErrorOnInvalid {
+	if h.Status == 400 && r.conn.h1 != nil && !r.proxy.config.HTTP1.StreamErrorOnInvalid {
 		r.conn.h1.Drain() // what follows may not be what it seems
 	}
 	none := len(body) == 0 || string(r.head.Method()) == "HEAD" || a.Status == 204 || a.Status == 304
@@ -91,7 +91,11 @@ func (r *request) decorate(a *filter.Reply) {
 
 // sendLocal sends the head and the text of a local reply.
 func (r *request) sendLocal(body []byte, none bool) {
-	r.rec.LocalBody = nil
+	if !none && r.absorbs(&r.resp) {
+		r.rec.LocalBody, none = body, true
+	} else {
+		r.rec.LocalBody = nil
+	}
 	if none {
 		r.send(true)
 		return

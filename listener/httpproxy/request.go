@@ -47,9 +47,11 @@ type request struct {
 	hashed   uint64
 	hasHash  bool
 	body     []byte // content that came before there was a stream, or is kept for a retry
+	absorbed []byte // content of the response that goes into its head
 	lost     int    // bytes of body that are no longer kept
 
 	idle, timeout, perTry, total, whole, backoff worker.Timer
+	headTime                                     worker.Timer // of a head on HTTP/2
 
 	headSeen, downEnd, hasTail bool
 	internal, needTLS, routed  bool
@@ -58,6 +60,7 @@ type request struct {
 	headOut                    bool
 	waiting                    bool // between tries
 	upgrade, connect           bool
+	upgrading                  bool // counted as an upgrade
 	tunnel                     bool // both directions are raw bytes
 	grpc                       bool
 	over                       bool
@@ -79,6 +82,7 @@ func newRequest(l *local) *request {
 	r.evalText = func(dst []byte, f *config.Format) []byte { return l.log.Format.Text(dst, f, &r.rec) }
 	r.idle.Fire, r.timeout.Fire, r.perTry.Fire = r.onIdle, r.onTimeout, r.up.onPerTry
 	r.total.Fire, r.whole.Fire, r.backoff.Fire = r.onMaxDuration, r.onRequestTimeout, r.onBackoff
+	r.headTime.Fire = r.onSlowHead
 	r.x.Bind(r)
 	r.x.Eval = r.eval
 	return r
@@ -104,6 +108,9 @@ func (r *request) begin(c *conn, s httpmsg.Stream) {
 	x.Random = l.rnd.Uint64()
 	if d := c.proxy.config.RequestTimeout; d > 0 {
 		l.worker.Start(&r.whole, d)
+	}
+	if d := c.proxy.config.RequestHeadersTime; d > 0 && s.HTTP2() {
+		l.worker.Start(&r.headTime, d)
 	}
 }
 
@@ -137,13 +144,13 @@ func (r *request) clear() {
 	if cap(r.body) > 64<<10 {
 		r.body = nil
 	}
-	r.body = r.body[:0]
+	r.body, r.absorbed = r.body[:0], r.absorbed[:0]
 	r.headSeen, r.downEnd, r.hasTail, r.internal, r.needTLS, r.routed = false, false, false, false, false, false
 	r.parked, r.heldDown, r.answered, r.headOut, r.waiting = false, false, false, false, false
 	r.tunnel, r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false, false
 	r.newCookies, r.hops = r.newCookies[:0], r.hops[:0]
 	r.plan.clear()
-	r.overridden = false
+	r.overridden, r.upgrading = false, false
 	r.limits = limits{}
 	r.up.clear()
 	r.over = true // until begin: an engine that calls late changes nothing
@@ -164,7 +171,7 @@ func (r *request) noteProtocol(h *httpmsg.Head) {
 	r.grpc = route.IsGRPC(h.Get(httpmsg.ContentType))
 	r.rec.GRPC = r.grpc
 	r.connect = string(h.Method()) == "CONNECT"
-	r.upgrade = len(h.Protocol()) > 0 || !r.down.HTTP2() && h.Has(httpmsg.Upgrade) && hasToken(h.Get(httpmsg.Connection), "upgrade")
+	r.upgrade = h.Has(httpmsg.Upgrade) && hasToken(h.Get(httpmsg.Connection), "upgrade")
 }
 
 // headBytes is the size of a head as Envoy counts it: names and values.
@@ -350,17 +357,21 @@ func (r *request) OnReset(reason httpmsg.ResetReason) {
 	}
 	switch {
 	case reason.Kind == httpmsg.ResetRemote || reason.Kind == httpmsg.ResetRefused:
+		if reason.Code != 0 { // an answered NO_ERROR is the client's good right
+			r.rec.Flags.Set(telemetry.DR)
+			r.rec.Details = "http2.remote_reset"
+		}
+	case reason.Kind == httpmsg.ResetHeaderLimit:
 		r.rec.Flags.Set(telemetry.DR)
-		r.rec.Details = "http2.remote_reset"
-		r.group.Values[rqRxReset]++
+		r.rec.Details = reason.Detail
 	case reason.Kind == httpmsg.ResetProtocolError:
 		r.rec.Flags.Set(telemetry.DPE)
 		r.rec.Details = reason.Detail
 	default:
 		r.rec.Flags.Set(telemetry.DC)
 		r.rec.Details = "downstream_remote_disconnect"
-		r.group.Values[rqRxReset]++
 	}
+	r.group.Values[rqRxReset]++
 	if !r.headOut {
 		r.rec.Code = 0
 	}
@@ -421,40 +432,6 @@ func (r *request) Cluster(name string) *config.Cluster {
 }
 
 // hasToken reports whether a comma-separated list has a token, case ignored.
-func hasToken(list []byte, token string) bool {
-	for len(list) > 0 {
-		part := list
-		i := 0
-		for i < len(list) && list[i] != ',' {
-			i++
-		}
-		part = list[:i]
-		list = list[min(i+1, len(list)):]
-		for len(part) > 0 && (part[0] == ' ' || part[0] == '\t') {
-			part = part[1:]
-		}
-		for len(part) > 0 && (part[len(part)-1] == ' ' || part[len(part)-1] == '\t') {
-			part = part[:len(part)-1]
-		}
-		if equalFold(part, token) {
-			return true
-		}
-	}
-	return false
-}
+func hasToken(list []byte, token string) bool { return httpmsg.HasToken(list, token) }
 
-func equalFold(a []byte, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x := a[i]
-		if 'A' <= x && x <= 'Z' {
-			x += 32
-		}
-		if x != b[i] {
-			return false
-		}
-	}
-	return true
-}
+func equalFold(a []byte, b string) bool { return httpmsg.EqualFold(a, b) }

@@ -26,6 +26,7 @@ import (
 
 // OnHead implements httpmsg.Receiver.
 func (r *request) OnHead(h *httpmsg.Head, end bool) {
+	r.local.worker.Stop(&r.headTime)
 	r.head.CopyFrom(h)
 	r.rec.Request = &r.head
 	r.rec.DownHeadIn = uint64(headBytes(h))
@@ -320,6 +321,7 @@ func (r *request) send(end bool) {
 	}
 	r.finalHeaders()
 	r.conn.drainClose()
+	r.conn.leaveOnDrain()
 	r.rec.Code = r.resp.Status
 	r.rec.SendHead = r.local.worker.Now()
 	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
@@ -351,6 +353,9 @@ func (r *request) finish() {
 	}
 	r.emit()
 	c := r.conn
+	if c.h2 != nil && r.headOut && r.down.Buffered() > 0 {
+		c.watchFlush(r.limits.idle)
+	}
 	r.local.release(r)
 	c.requestOver()
 }
@@ -359,6 +364,9 @@ func (r *request) finish() {
 func (r *request) emit() {
 	g := r.group
 	g.Values[rqActive]--
+	if r.upgrading {
+		g.Values[cxUpgradesActive]--
+	}
 	g.Values[rqCompleted]++
 	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {

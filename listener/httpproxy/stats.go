@@ -20,6 +20,7 @@ const (
 	cxMaxRequests
 	cxProtocolError
 	cxDrainClose
+	cxDelayedClose
 	cxUpgradesTotal
 	cxUpgradesActive
 	rqTotal
@@ -67,7 +68,7 @@ func httpStats() []telemetry.Stat {
 		"downstream_cx_http1_active", "downstream_cx_http2_active", "downstream_cx_ssl_total", "downstream_cx_destroy",
 		"downstream_cx_destroy_remote", "downstream_cx_destroy_local", "downstream_cx_destroy_remote_active_rq",
 		"downstream_cx_idle_timeout", "downstream_cx_max_duration_reached", "downstream_cx_max_requests_reached",
-		"downstream_cx_protocol_error", "downstream_cx_drain_close", "downstream_cx_upgrades_total", "downstream_cx_upgrades_active",
+		"downstream_cx_protocol_error", "downstream_cx_drain_close", "downstream_cx_delayed_close_timeout", "downstream_cx_upgrades_total", "downstream_cx_upgrades_active",
 		"downstream_rq_total", "downstream_rq_active", "downstream_rq_http1_total", "downstream_rq_http2_total",
 		"downstream_rq_completed", "downstream_rq_idle_timeout", "downstream_rq_timeout", "downstream_rq_header_timeout",
 		"downstream_rq_max_duration_reached", "downstream_rq_rx_reset", "downstream_rq_tx_reset", "downstream_rq_too_large",

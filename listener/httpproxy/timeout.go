@@ -253,6 +253,7 @@ func (r *request) stopTimers() {
 	w.Stop(&r.total)
 	w.Stop(&r.whole)
 	w.Stop(&r.backoff)
+	w.Stop(&r.headTime)
 }
 
 // touch notes activity for the stream idle timeout.
@@ -270,6 +271,12 @@ func (r *request) onIdle() {
 		status = 408
 	}
 	r.reply(filter.Reply{Status: status, Body: "stream timeout", Details: "stream_idle_timeout", GRPC: -1})
+}
+
+// onSlowHead ends a request on HTTP/2 whose head doesn't end.
+func (r *request) onSlowHead() {
+	r.group.Values[rqHeaderTimeout]++
+	r.reply(filter.Reply{Status: 408, Body: "request header timeout", Details: "request_header_timeout", GRPC: -1})
 }
 
 func (r *request) onRequestTimeout() {

@@ -51,7 +51,6 @@ func (r *request) dialTunnel(q *upstream.Query) {
 		var h httpmsg.Head
 		h.Status = 200
 		r.tunnel = !r.down.HTTP2()
-		r.group.Values[cxUpgradesTotal]++
 		if len(r.body) > 0 {
 			t.SendData(r.body, false)
 			r.body = r.body[:0]

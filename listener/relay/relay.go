@@ -38,6 +38,9 @@ func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 		if r.Filter != nil && r.Filter.HashSourceIP && d.Src.IsValid() {
 			q.Hash, q.HasHash = balance.Hash64([]byte(d.Src.Addr().Unmap().String()), 0), true
 		}
+		if r.Filter != nil && r.Filter.TunnelHost != nil {
+			return connectTunnel(c, d, r.Filter, &q, done)
+		}
 		return c.Connect(&q, func(s *upstream.Stream, err error) {
 			if err != nil {
 				done(tcpproxy.Upstream{}, failure(c, err))

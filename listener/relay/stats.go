@@ -64,7 +64,8 @@ func (p *Reports) moved(worker int, t *tcpproxy.Record) {
 	v[cxTx] += t.Sent - was.Sent
 	v[cxPaused] += t.Paused - was.Paused
 	v[cxResumed] += t.Resumed - was.Resumed
-	if c := p.clusters.Local(worker).Get(t.Cluster); c != nil {
+	// Of a tunnel the pool counts what goes over the wire.
+	if c := p.clusters.Local(worker).Get(t.Cluster); c != nil && t.Filter.TunnelHost == nil {
 		s := c.Stats
 		s[pool.CxRxBytes] += t.UpstreamReceived - was.UpstreamReceived
 		s[pool.CxTxBytes] += t.UpstreamSent - was.UpstreamSent

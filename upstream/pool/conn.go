@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"sluice/internal/config"
+	"sluice/internal/h1"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
@@ -37,6 +38,8 @@ type Conn struct {
 	engine   engine
 	timer    worker.Timer // connecting, then idle
 	duration worker.Timer
+	pings    Keepalive
+	restedAt int64 // when the last stream ended, by the worker's clock
 	state    connState
 	priority config.Priority // whose breaker counts the connection
 	http2    bool
@@ -91,6 +94,23 @@ func (c *Conn) Protocol() telemetry.Protocol {
 		return telemetry.HTTP2
 	}
 	return telemetry.HTTP11
+}
+
+// Bulk is how many bytes of the response are still to come for sure, 0 when
+// that isn't known; see h1.Client.Bulk.
+func (c *Conn) Bulk() uint64 {
+	if h, ok := c.engine.(*h1.Client); ok && c.state == up {
+		return h.Bulk()
+	}
+	return 0
+}
+
+// Skip notes bytes of the response that were spliced past the engine.
+func (c *Conn) Skip(n int) {
+	if h, ok := c.engine.(*h1.Client); ok && c.state == up {
+		c.pool.cluster.Stats[CxRxBytes] += uint64(n)
+		c.within(func() { h.Skip(uint64(n)) })
+	}
 }
 
 // Wire is the socket below.
@@ -175,6 +195,7 @@ func (c *Conn) forget() {
 	c.state = gone
 	p.cluster.Worker.Stop(&c.timer)
 	p.cluster.Worker.Stop(&c.duration)
+	c.pings.Stop()
 	p.notReady(c)
 	p.conns = cut(p.conns, c)
 	p.cluster.Stats[CxActive]--
@@ -191,6 +212,10 @@ func (c *Conn) usable() bool {
 func (c *Conn) take(priority config.Priority) {
 	p := c.pool
 	p.cluster.Worker.Stop(&c.timer)
+	if idle := p.cluster.Config.HTTP.HTTP2.KeepaliveIdle; c.http2 && idle > 0 && c.streams == 0 && c.served > 0 &&
+		p.cluster.Worker.Now()-c.restedAt > int64(idle) {
+		c.pings.Ping()
+	}
 	c.streams++
 	c.served++
 	limit := p.cluster.Config.MaxRequests
@@ -248,6 +273,7 @@ func (c *Conn) Release(priority config.Priority) {
 
 // rest starts the idle time.
 func (c *Conn) rest() {
+	c.restedAt = c.pool.cluster.Worker.Now()
 	if d := c.pool.cluster.Config.IdleTimeout; d > 0 {
 		c.pool.cluster.Worker.Start(&c.timer, d)
 	}
@@ -282,7 +308,7 @@ func (c *Conn) retire() {
 // leave ends a connection that is out of the books.
 func (c *Conn) leave() {
 	c.leaving = false
-	c.engine.Drain()
+	c.engine.Closed(nil) // no GOAWAY: as a client Envoy just closes
 	c.wire.CloseWhenFlushed()
 }
 
@@ -310,6 +336,13 @@ func (c *Conn) onTimer() {
 			c.retire()
 		}
 	}
+}
+
+// unanswered ends a connection whose peer didn't answer a PING, with its
+// streams.
+func (c *Conn) unanswered() {
+	c.pool.cluster.H2.Counters.KeepaliveTimeout++
+	c.wire.Close()
 }
 
 func (c *Conn) onDuration() {
@@ -392,8 +425,8 @@ func (c *Conn) lost() {
 
 func (c *Conn) countActive() {
 	if c.streams > 0 {
-		c.pool.cluster.Stats[CxDestroyRemoteActive]++
 		c.pool.cluster.Stats[CxDestroyActive]++
+		c.pool.cluster.Stats[CxDestroyRemoteActive]++
 	}
 }
 

@@ -12,7 +12,12 @@ import (
 
 func (c *Conn) newEngine() engine {
 	if c.http2 {
-		return h2Client{h2.NewClient(c.wire, c.pool.cluster.H2)}
+		h := h2.NewClient(c.wire, c.pool.cluster.H2)
+		if o := &c.pool.cluster.Config.HTTP.HTTP2; o.KeepaliveTimeout > 0 {
+			h.OnPingAck = c.pings.Acked
+			c.pings.Start(c.pool.cluster.Worker, h, o.KeepaliveInterval, o.KeepaliveTimeout, c.unanswered)
+		}
+		return h2Client{h}
 	}
 	return h1.NewClient(c.wire, c.pool.cluster.H1)
 }

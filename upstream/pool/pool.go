@@ -225,6 +225,7 @@ func (p *Pool) grow(priority config.Priority) {
 func (p *Pool) attach(c *Conn, r *Request) {
 	b := &p.cluster.Breakers[r.Priority]
 	if !b.Requests.Allow() {
+		p.cluster.Stats[RqActiveOverflow]++
 		r.User.OnNoStream(Failure{Kind: Overflow})
 		return
 	}

@@ -220,6 +220,9 @@ func named(out []config.SecretRef, p *config.TLSParams) []config.SecretRef {
 	if p.Validation != nil && p.Validation.Ref.Name != "" {
 		out = append(out, p.Validation.Ref)
 	}
+	if p.Tickets.Inline == nil && p.Tickets.Name != "" {
+		out = append(out, p.Tickets)
+	}
 	return out
 }
 

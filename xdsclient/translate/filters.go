@@ -109,11 +109,18 @@ func grpcStats(s scope, t typed) config.HTTPPolicy {
 	if !s.decode(t, &m) {
 		return nil
 	}
-	return &config.GRPCStats{
+	p := &config.GRPCStats{
 		EmitFilterState: m.GetEmitFilterState(),
 		AllMethods:      boolean(m.GetStatsForAllMethods(), false),
 		Upstream:        m.GetEnableUpstreamStats(),
 	}
+	for _, v := range m.GetIndividualMethodStatsAllowlist().GetServices() {
+		if p.Methods == nil {
+			p.Methods = make(map[string][]string)
+		}
+		p.Methods[v.GetName()] = append(p.Methods[v.GetName()], v.GetMethodNames()...)
+	}
+	return p
 }
 
 func grpcWeb(s scope, t typed) config.HTTPPolicy {

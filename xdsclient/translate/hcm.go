@@ -49,6 +49,7 @@ func connectionManager(s scope, t typed) config.NetworkFilter {
 		StreamErrorOnInvalid: boolean(m.GetStreamErrorOnInvalidHttpMessage(), false),
 		SchemeOverwrite:      m.GetSchemeHeaderTransformation().GetSchemeToOverwrite(),
 		MaxHeadersKB:         capped(u32(m.GetMaxRequestHeadersKb(), 60)),
+		HTTP1SafeDuration:    m.GetHttp1SafeMaxConnectionDuration(),
 	}
 	if out.ServerName == "" {
 		out.ServerName = "envoy"

@@ -77,7 +77,6 @@ func direction(d core.TrafficDirection) config.Direction {
 func (s scope) listenerUnsupported(m *listener.Listener) {
 	s.unsupported(m.GetUdpListenerConfig() != nil, "udp_listener_config", "UDP listeners")
 	s.unsupported(m.GetApiListener() != nil, "api_listener", "API listeners")
-	s.unsupported(m.GetFilterChainMatcher() != nil, "filter_chain_matcher", "the matcher chooses chains and their policies; use filter_chain_match")
 	s.unsupported(m.GetFcdsConfig() != nil, "fcds_config", "filter chain discovery")
 	s.unsupported(m.GetConnectionBalanceConfig().GetExtendBalance() != nil, "connection_balance_config.extend_balance", "connection balance extensions")
 }
@@ -91,9 +90,16 @@ func (s scope) chains(m *listener.Listener, out *config.Listener) {
 	for i, c := range m.GetFilterChains() {
 		at := s.index("filter_chains", i)
 		chain := at.chain(c)
-		at.unique(chain, i, seen)
+		if m.GetFilterChainMatcher() == nil {
+			at.unique(chain, i, seen)
+		} else if _, twice := seen[chain.Name]; twice || chain.Name == "" {
+			at.at("name").bad("with filter_chain_matcher every chain needs a name of its own")
+		} else {
+			seen[chain.Name] = chain.Name
+		}
 		out.Chains = append(out.Chains, chain)
 	}
+	out.Matcher = s.at("filter_chain_matcher").chainMatcher(m.GetFilterChainMatcher(), 0)
 	if d := m.GetDefaultFilterChain(); d != nil {
 		out.DefaultChain = s.at("default_filter_chain").chain(d)
 	}

@@ -32,6 +32,8 @@ func (s scope) http1(m *core.Http1ProtocolOptions, onInvalid bool) config.HTTP1O
 		var p preservecase.PreserveCaseFormatterConfig
 		at := s.at("header_key_format.stateful_formatter")
 		out.PreserveCase = at.unpack(x.StatefulFormatter.GetName(), x.StatefulFormatter.GetTypedConfig(), &p)
+		out.ForwardReason = p.GetForwardReasonPhrase()
+		out.PreserveElseProper = p.GetFormatterTypeOnEnvoyHeaders() == preservecase.PreserveCaseFormatterConfig_PROPER_CASE
 	}
 	return out
 }

@@ -28,19 +28,24 @@ func (s scope) secret(m *tlsv3.Secret) *config.Secret {
 	case *tlsv3.Secret_ValidationContext:
 		out.Validation = s.at("validation_context").validation(x.ValidationContext)
 	case *tlsv3.Secret_SessionTicketKeys:
-		for i, k := range x.SessionTicketKeys.GetKeys() {
-			b, _ := s.index("session_ticket_keys.keys", i).data(k)
-			if len(b) != 80 {
-				s.index("session_ticket_keys.keys", i).bad("incorrect TLS session ticket key length: %d, want 80", len(b))
-			}
-			out.TicketKeys = append(out.TicketKeys, b)
-		}
+		out.TicketKeys = s.at("session_ticket_keys").ticketKeys(x.SessionTicketKeys)
 	case *tlsv3.Secret_GenericSecret:
 		out.Generic, _ = s.at("generic_secret.secret").data(x.GenericSecret.GetSecret())
 	default:
 		s.bad("a secret needs tls_certificate, validation_context, session_ticket_keys or generic_secret")
 	}
 	out.Name = m.GetName()
+	return out
+}
+
+func (s scope) ticketKeys(m *tlsv3.TlsSessionTicketKeys) (out [][]byte) {
+	for i, k := range m.GetKeys() {
+		b, _ := s.index("keys", i).data(k)
+		if len(b) != 80 {
+			s.index("keys", i).bad("incorrect TLS session ticket key length: %d, want 80", len(b))
+		}
+		out = append(out, b)
+	}
 	return out
 }
 

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-var update = flag.Bool("update", false, "write testdata/SUPPORTED.md")
+var update = flag.Bool("update", false, "write docs/SUPPORTED.md")
 
 func TestSupportedListIsCurrent(t *testing.T) {
-	const golden = "testdata/SUPPORTED.md"
+	const golden = "../../docs/SUPPORTED.md"
 	got := Default().Supported()
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {

@@ -22,13 +22,21 @@ func downstreamTLS(s scope, t typed, out *config.FilterChain) {
 	d := &config.DownstreamTLS{
 		RequireClientCert: boolean(m.GetRequireClientCertificate(), false),
 		RequireSNI:        boolean(m.GetRequireSni(), false),
-		DisableTickets:    m.GetDisableStatelessSessionResumption(),
 		PreferClientOrder: m.GetPreferClientCiphers(),
 		FullScan:          boolean(m.GetFullScanCertsOnSniMismatch(), false),
 		OCSPStaple:        m.GetOcspStaplePolicy() != tlsv3.DownstreamTlsContext_LENIENT_STAPLING,
 		SessionTimeout:    int(min(s.duration("session_timeout", m.GetSessionTimeout(), 0).Seconds(), 1<<31-1)),
 	}
 	d.TLSParams = s.at("common_tls_context").commonTLS(m.GetCommonTlsContext(), tls.VersionTLS12, tls.VersionTLS13)
+	switch x := m.GetSessionTicketKeysType().(type) {
+	case *tlsv3.DownstreamTlsContext_SessionTicketKeys:
+		keys := s.at("session_ticket_keys").ticketKeys(x.SessionTicketKeys)
+		d.Tickets = config.SecretRef{Inline: &config.Secret{TicketKeys: keys}}
+	case *tlsv3.DownstreamTlsContext_SessionTicketKeysSdsSecretConfig:
+		d.Tickets = s.at("session_ticket_keys_sds_secret_config").secretRef(x.SessionTicketKeysSdsSecretConfig)
+	case *tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption:
+		d.DisableTickets = x.DisableStatelessSessionResumption
+	}
 	if len(d.Certificates) == 0 {
 		s.at("common_tls_context").bad("no TLS certificates found for server context")
 	}

@@ -55,11 +55,12 @@ func (b *backend) serveStream(c *h2Conn, s *h2Stream, record *seenConn) {
 	if !r.Early {
 		b.readH2Body(c, s, request)
 	}
+	c.noteReset(s)
 	if !c.isReset(s) {
 		b.answerH2(c, s, r, request)
 	}
 	c.state.Lock()
-	ended, reset := s.ended, s.reset != nil
+	ended, reset := s.ended, s.wasReset
 	c.state.Unlock()
 	if !ended && !reset {
 		b.readH2Body(c, s, request)
@@ -84,6 +85,14 @@ func (c *h2Conn) isReset(s *h2Stream) bool {
 	c.state.Lock()
 	defer c.state.Unlock()
 	return s.reset != nil
+}
+
+// noteReset is called before each part of an answer: a peer may reset as soon as
+// it has the last one, and that must not look like a reset before it.
+func (c *h2Conn) noteReset(s *h2Stream) {
+	c.state.Lock()
+	defer c.state.Unlock()
+	s.wasReset = s.reset != nil
 }
 
 func (b *backend) readH2Body(c *h2Conn, s *h2Stream, request object) {
@@ -121,6 +130,7 @@ func (b *backend) answerH2(c *h2Conn, s *h2Stream, r *reply, request object) {
 		if f.Type == "SETTINGS" || f.Type == "PING" || f.Type == "GOAWAY" {
 			stream = 0
 		}
+		c.noteReset(s)
 		if data, err := c.built(f, stream, b.folder); err == nil {
 			c.write(data)
 		}
@@ -128,6 +138,7 @@ func (b *backend) answerH2(c *h2Conn, s *h2Stream, r *reply, request object) {
 	if b.cut(c, s, r, "before") || r.Raw != nil || r.Frames != nil {
 		return
 	}
+	c.noteReset(s)
 	status, fields, body, hasBody := r.filled(request)
 	trailers := append([]pair(nil), r.Trailers...)
 	if r.GRPCStatus != nil {
@@ -162,12 +173,14 @@ func (b *backend) sendH2Body(c *h2Conn, s *h2Stream, r *reply, parts [][]byte, t
 		if cutBody && last {
 			part = part[:len(part)/2]
 		}
+		c.noteReset(s)
 		c.sendData(s, part, last && !cutBody, after(patience))
 	}
 	if b.cut(c, s, r, "body") {
 		return
 	}
 	if len(trailers) > 0 {
+		c.noteReset(s)
 		c.sendHeaders(s, trailers, true)
 	}
 	b.cut(c, s, r, "after")

@@ -174,6 +174,23 @@ func playAll(t *testing.T, s setup, names []string, l remarks) {
 	t.Log(counts)
 }
 
+// settled plays a case, and again when the verdict is not the expected one:
+// some steps are clocks, and a busy machine is late. A verdict that surprises
+// counts only when three plays in a row give it; what a second play mended is
+// logged.
+func settled(t *testing.T, s setup, c *caseFile, d meantDifference, want bool) (r result, err error) {
+	t.Helper()
+	for play := range 3 {
+		if r, err = judge(t.Context(), s, c, d); err != nil || r.passed() == want {
+			if play > 0 {
+				t.Logf("as expected only at play %d", play+1)
+			}
+			return r, err
+		}
+	}
+	return r, nil
+}
+
 func playOne(t *testing.T, s setup, name string, l remarks, counts *tally) {
 	area := filepath.Dir(name)
 	c, err := loadCase(casesRoot, name)
@@ -181,7 +198,8 @@ func playOne(t *testing.T, s setup, name string, l remarks, counts *tally) {
 		counts.add(area, 1)
 		t.Fatal(err)
 	}
-	r, err := judge(t.Context(), s, c, l.differs[name])
+	_, pending := l.pending[name]
+	r, err := settled(t, s, c, l.differs[name], !pending)
 	if err != nil {
 		counts.add(area, 1)
 		t.Fatalf("the runner could not play it: %v", err)
@@ -189,7 +207,7 @@ func playOne(t *testing.T, s setup, name string, l remarks, counts *tally) {
 	if *slowFlag {
 		t.Logf("%.1f s", r.took.Seconds())
 	}
-	why, pending := l.pending[name]
+	why := l.pending[name]
 	if l.update != nil {
 		l.update.noted(name, r)
 		pending = !r.passed()

@@ -22,6 +22,8 @@ type h2Stream struct {
 	data     []byte
 	ended    bool
 	reset    any // the code, nil without
+
+	wasReset bool // before the last bytes of the answer went out
 }
 
 func (s *h2Stream) over() bool { return s.ended || s.reset != nil }
@@ -44,6 +46,7 @@ type h2Conn struct {
 
 	writing sync.Mutex // the encoder's table must see blocks in the order of the wire
 	encoder *hpack.Encoder
+	table   uint32 // the encoder's table size
 	block   bytes.Buffer
 
 	opening sync.Mutex // heads go out in the order of their ids
@@ -71,7 +74,7 @@ type h2Conn struct {
 func newH2(w *wire, opts h2Options) *h2Conn {
 	w.shared = true
 	c := &h2Conn{wire: w, opts: opts, streams: map[uint32]*h2Stream{}, nextID: 1, window: 65535, initial: 65535, maxFrame: 16384}
-	c.encoder = hpack.NewEncoder(&c.block)
+	c.encoder, c.table = hpack.NewEncoder(&c.block), 4096
 	c.decoder = hpack.NewDecoder(4096, nil)
 	if opts.auto {
 		var first []byte
@@ -287,9 +290,7 @@ func (c *h2Conn) receivedSettings(entry *frameLog, flags byte, p []byte) []byte 
 		}
 		switch id {
 		case 1:
-			c.writing.Lock()
-			c.encoder.SetMaxDynamicTableSize(min(value, 4096))
-			c.writing.Unlock()
+			c.limitTable(min(value, 4096))
 		case 4:
 			for _, s := range c.streams {
 				s.window += int64(value) - c.initial

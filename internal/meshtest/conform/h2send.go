@@ -28,6 +28,17 @@ func (c *h2Conn) encodeLocked(fields []pair) []byte {
 	return append([]byte{}, c.block.Bytes()...)
 }
 
+// limitTable tells the encoder the peer's limit. One that changes nothing must
+// not be announced: it would stand inside a block that hand-made frames cut.
+func (c *h2Conn) limitTable(size uint32) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if size != c.table {
+		c.encoder.SetMaxDynamicTableSize(size)
+		c.table = size
+	}
+}
+
 func (c *h2Conn) openStream() *h2Stream {
 	c.state.Lock()
 	defer c.state.Unlock()

@@ -277,6 +277,9 @@ func (p *player) tcp(s *tcpStep) (object, error) {
 		w.drain(deadline)
 	}
 	received, end := text(w.takeAll()), w.endOr("open")
+	if end == "fin" && w.tls != nil {
+		w.awaitFIN()
+	}
 	w.closeBy("fin")
 	if strings.HasPrefix(end, "tls:") {
 		out := failed(end)

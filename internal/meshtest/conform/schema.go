@@ -248,14 +248,6 @@ func (l *nameList) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// yamlValue is any value, by the core rules.
-type yamlValue struct{ v any }
-
-func (y *yamlValue) UnmarshalYAML(n *yaml.Node) error {
-	y.v = valueOf(n)
-	return nil
-}
-
 // pushList is what a push sets, by kind, in authored order.
 type pushList []kindPush
 

@@ -147,6 +147,9 @@ func oneHeaderMore(t *testing.T) func([]byte) []byte {
 
 // TestWrongProcessesFail starts what exits, hangs, crashes or leaves processes.
 func TestWrongProcessesFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for processes that hang")
+	}
 	proxy := proxyBinary(t) + " " + strings.Join(arguments, " ")
 	for _, wrong := range []struct{ name, script, said string }{
 		{"exits at once", "exit 3", "start"},

@@ -199,7 +199,7 @@ func (h *handshake12) extensions() []byte {
 var errShort = errors.New("tls: a handshake message is too short")
 
 func (h *handshake12) serverHello(b []byte) error {
-	if len(b) < 38 || len(b) < 38+int(b[34]) {
+	if len(b) < 35 || len(b) < 38+int(b[34]) {
 		return errShort
 	}
 	h.serverRandom = bytes.Clone(b[2:34])
@@ -207,18 +207,18 @@ func (h *handshake12) serverHello(b []byte) error {
 	h.session.suite = binary.BigEndian.Uint16(rest)
 	h.resumed = h.offered != nil && len(id) > 0 && bytes.Equal(id, h.session.id)
 	h.session.id = id
-	for rest = rest[3:]; len(rest) > 2; {
-		for ext := rest[2:]; len(ext) >= 4; {
-			kind, n := binary.BigEndian.Uint16(ext), int(binary.BigEndian.Uint16(ext[2:]))
-			if len(ext) < 4+n {
-				return errShort
-			}
-			if kind == 16 && n > 3 {
-				h.alpn = string(ext[7 : 4+n])
-			}
-			ext = ext[4+n:]
+	if rest = rest[3:]; len(rest) > 2 {
+		rest = rest[2:] // the length of all extensions
+	}
+	for len(rest) >= 4 {
+		kind, n := binary.BigEndian.Uint16(rest), int(binary.BigEndian.Uint16(rest[2:]))
+		if len(rest) < 4+n {
+			return errShort
 		}
-		break
+		if kind == 16 && n > 3 {
+			h.alpn = string(rest[7 : 4+n])
+		}
+		rest = rest[4+n:]
 	}
 	if !h.resumed {
 		return nil

@@ -166,6 +166,18 @@ func (w *wire) closeBy(how string) {
 	_ = w.tcp.Close()
 }
 
+// awaitFIN waits for the FIN that follows a close_notify: before it, a proxy that
+// forwards TLS as bytes has not seen the end.
+func (w *wire) awaitFIN() {
+	_ = w.tcp.SetReadDeadline(after(50 * time.Millisecond))
+	var rest [512]byte
+	for {
+		if _, err := w.tcp.Read(rest[:]); err != nil {
+			return
+		}
+	}
+}
+
 func (w *wire) closeNotify() {
 	if c, ok := w.conn.(interface{ CloseWrite() error }); ok && w.tls != nil {
 		_ = c.CloseWrite()

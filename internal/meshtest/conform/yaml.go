@@ -206,19 +206,6 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// child is the value of a key of a mapping, nil without it.
-func child(n *yaml.Node, key string) *yaml.Node {
-	if n == nil {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Kind == yaml.MappingNode && n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
-}
-
 // eachScalar calls f with every key and value below n.
 func eachScalar(n *yaml.Node, f func(string)) {
 	if n == nil {

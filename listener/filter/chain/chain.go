@@ -12,6 +12,7 @@ import (
 	"sluice/listener/filter/cors"
 	"sluice/listener/filter/fault"
 	"sluice/listener/filter/grpcstats"
+	"sluice/listener/filter/grpcweb"
 	"sluice/listener/filter/headermutation"
 	"sluice/listener/filter/istiostats"
 	"sluice/listener/filter/peermetadata"
@@ -44,6 +45,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return cors.New(p), nil
 	case *config.IstioALPN:
 		return alpn.New(p), nil
+	case *config.GRPCWeb:
+		return grpcweb.New(), nil
 	case *config.GRPCStats:
 		return grpcstats.New(p), nil
 	case *config.PeerMetadata:

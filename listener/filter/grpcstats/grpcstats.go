@@ -3,12 +3,14 @@
 package grpcstats
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/listener/filter"
+	"sluice/listener/route"
 )
 
 // Filter is the filter of one policy; it is safe for all workers.
@@ -23,14 +25,28 @@ func New(p *config.GRPCStats) *Filter { return &Filter{policy: p} }
 const (
 	requestState = iota
 	responseState
-	counted
+	flags
+)
+
+// The flags of a call.
+const (
+	counted = 1 << iota
+	answers // its response is gRPC
 )
 
 // Decode implements filter.HTTP.
-func (f *Filter) Decode(*filter.Exchange, *filter.Slot) filter.Verdict { return filter.Continue }
+func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
+	x.Record.MessageState = f.policy.EmitFilterState && x.Record.GRPC
+	return filter.Continue
+}
 
 // Encode implements filter.HTTP.
-func (f *Filter) Encode(*filter.Exchange, *filter.Slot) {}
+func (f *Filter) Encode(x *filter.Exchange, s *filter.Slot) {
+	if route.IsGRPC(x.Response.Get(httpmsg.ContentType)) {
+		s.N[flags] |= answers // whatever the request said it was
+		x.Record.MessageState = f.policy.EmitFilterState
+	}
+}
 
 // DecodeData implements filter.Body.
 func (f *Filter) DecodeData(x *filter.Exchange, s *filter.Slot, p []byte, _ bool) []byte {
@@ -42,7 +58,7 @@ func (f *Filter) DecodeData(x *filter.Exchange, s *filter.Slot, p []byte, _ bool
 
 // EncodeData implements filter.Body.
 func (f *Filter) EncodeData(x *filter.Exchange, s *filter.Slot, p []byte, _ bool) []byte {
-	if x.Record.GRPC {
+	if x.Record.GRPC || s.N[flags]&answers != 0 {
 		x.Record.MessagesOut += messages(&s.N[responseState], p)
 	}
 	return p
@@ -84,23 +100,20 @@ func messages(state *uint64, p []byte) (n uint64) {
 // EncodeTrailers implements filter.Trailers.
 func (f *Filter) EncodeTrailers(*filter.Exchange, *filter.Slot, *httpmsg.Head) {}
 
-// Log implements filter.Logger: the call is counted by service and method where
-// the policy says so.
+// Log implements filter.Logger: the call is counted in its cluster, by service
+// and method where the policy says so.
 func (f *Filter) Log(x *filter.Exchange, s *filter.Slot) {
 	r := x.Record
-	if !r.GRPC || !f.policy.AllMethods || s.N[counted] != 0 || r.Cluster == "" {
+	if !r.GRPC || s.N[flags]&counted != 0 || r.Cluster == "" {
 		return
 	}
-	s.N[counted] = 1
-	g := x.Set.Named("cluster", r.Cluster)
-	path := strings.Trim(string(x.Request.Path()), "/")
-	service, method, ok := strings.Cut(path, "/")
+	s.N[flags] |= counted
+	base, ok := f.base(string(x.Request.Path()))
 	if !ok {
 		return
 	}
-	base := "grpc." + service + "." + method + "."
-	status, known := r.GRPCStatus()
-	if known {
+	g := x.Set.Named("cluster", r.Cluster)
+	if status, known := r.GRPCStatus(); known {
 		g.Inc(base + strconv.Itoa(status))
 		if status == 0 {
 			g.Inc(base + "success")
@@ -109,6 +122,21 @@ func (f *Filter) Log(x *filter.Exchange, s *filter.Slot) {
 		}
 	}
 	g.Inc(base + "total")
-	g.Adjust(base+"request_message_count", int(r.MessagesIn))
-	g.Adjust(base+"response_message_count", int(r.MessagesOut))
+	g.Add(base+"request_message_count", r.MessagesIn)
+	g.Add(base+"response_message_count", r.MessagesOut)
+}
+
+// base is the front of the names of a call's counters; ok is false for a path
+// that isn't a call's, /service/method.
+func (f *Filter) base(path string) (base string, ok bool) {
+	path, _, _ = strings.Cut(path, "?")
+	service, method, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	ok = ok && service != "" && method != "" && !strings.Contains(method, "/")
+	if f.policy.AllMethods {
+		return "grpc." + service + "." + method + ".", ok
+	}
+	if ok && slices.Contains(f.policy.Methods[service], method) {
+		return "grpc." + service + "." + method + ".", true
+	}
+	return "grpc.", ok
 }

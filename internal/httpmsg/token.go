@@ -1,0 +1,44 @@
+package httpmsg
+
+// HasToken reports whether a comma-separated list has a token, which is given
+// in lower case.
+func HasToken(list []byte, token string) bool {
+	for len(list) > 0 {
+		i := 0
+		for i < len(list) && list[i] != ',' {
+			i++
+		}
+		part := trimSpace(list[:i])
+		list = list[min(i+1, len(list)):]
+		if EqualFold(part, token) {
+			return true
+		}
+	}
+	return false
+}
+
+func trimSpace(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// EqualFold compares ASCII without case; lower is in lower case.
+func EqualFold(b []byte, lower string) bool {
+	if len(b) != len(lower) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
