@@ -105,10 +105,10 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 			if l.index == 0 {
 				sh.gauges(c, emit)
 			}
-			c.codecs.each(emit)
 			if c.sub != nil {
 				c.sub.count(l.index == 0, emit)
 			}
+			c.codecs.each(emit)
 		}
 	}
 	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),

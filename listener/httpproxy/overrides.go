@@ -122,6 +122,8 @@ func (t *table) filter(p *Proxy, base *chain, i int, l *levels) (filter.HTTP, er
 		return t.override(p, base, i, f.Policy)
 	case *config.HeaderMutationFilter:
 		return p.make(&config.HTTPFilter{Name: f.Name, Policy: mutations(f, l)})
+	case *config.CORS:
+		return p.make(&config.HTTPFilter{Name: f.Name, Policy: origins(f.Name, l)})
 	default:
 		return t.override(p, base, i, o)
 	}
@@ -156,6 +158,43 @@ func mutations(f *config.HTTPFilter, l *levels) *config.HeaderMutationFilter {
 			i = len(l) - 1 - i
 		}
 		add(l[i][f.Name])
+	}
+	return out
+}
+
+// origins joins the CORS policies of all levels: what a policy leaves out is
+// taken from the one above it.
+func origins(name string, l *levels) *config.CORS {
+	var out *config.CORS
+	for _, m := range l {
+		p, ok := m[name].(*config.CORS)
+		if !ok {
+			continue
+		}
+		if out == nil {
+			c := *p
+			out = &c
+			continue
+		}
+		if len(out.Origins) == 0 {
+			out.Origins = p.Origins
+		}
+		for _, f := range [...]struct {
+			to   *string
+			from string
+		}{{&out.Methods, p.Methods}, {&out.Headers, p.Headers}, {&out.Expose, p.Expose}, {&out.MaxAge, p.MaxAge}} {
+			if *f.to == "" {
+				*f.to = f.from
+			}
+		}
+		for _, f := range [...]struct {
+			to   **bool
+			from *bool
+		}{{&out.Credentials, p.Credentials}, {&out.PrivateNetwork, p.PrivateNetwork}, {&out.ForwardNotMatched, p.ForwardNotMatched}} {
+			if *f.to == nil {
+				*f.to = f.from
+			}
+		}
 	}
 	return out
 }

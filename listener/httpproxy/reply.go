@@ -1,6 +1,7 @@
 package httpproxy
 
 import (
+	"bytes"
 	"strconv"
 
 	"sluice/internal/config"
@@ -246,13 +247,28 @@ func (r *request) strictHeaders() bool {
 		if !ok {
 			continue
 		}
-		if _, err := strconv.ParseUint(string(v), 10, 32); err == nil {
+		if strictlyValid(name, v) {
 			continue
 		}
 		r.rec.Flags.Set(telemetry.IH)
 		r.reply(filter.Reply{Status: 400, Body: "invalid header '" + name + "' with value '" + string(v) + "'",
 			Details: "request_headers_failed_strict_check{" + name + "}", GRPC: -1})
 		return false
+	}
+	return true
+}
+
+// strictlyValid checks the value of a header that strict_check_headers may name:
+// retry conditions must all be known, the others are numbers.
+func strictlyValid(name string, v []byte) bool {
+	if name != "x-envoy-retry-on" && name != "x-envoy-retry-grpc-on" {
+		_, err := strconv.ParseUint(string(v), 10, 32)
+		return err == nil
+	}
+	for w := range bytes.SplitSeq(v, []byte{','}) {
+		if retryOn(w) == 0 {
+			return false
+		}
 	}
 	return true
 }

@@ -42,7 +42,7 @@ func (f *Filter) Decode(x *filter.Exchange, s *filter.Slot) filter.Verdict {
 	preflight := string(x.Request.Method()) == "OPTIONS" && len(x.Request.Get(httpmsg.AccessControlRequestMethod)) > 0
 	if !ok {
 		if preflight && p.ForwardNotMatched != nil && !*p.ForwardNotMatched {
-			x.Reply(filter.Reply{Status: 200, Details: "cors_response", GRPC: -1})
+			x.Reply(filter.Reply{Status: 200, Details: "cors_response", GRPC: -1, Headers: func(h *httpmsg.Head) { f.preflight(x, h, nil) }})
 			return filter.Stop
 		}
 		return filter.Continue
@@ -69,14 +69,23 @@ func (f *Filter) allows(origin []byte) bool {
 // preflight writes the answer's headers.
 func (f *Filter) preflight(x *filter.Exchange, h *httpmsg.Head, origin []byte) {
 	p := f.policy
-	h.AddName("access-control-allow-origin", origin)
+	if origin != nil {
+		h.AddName("access-control-allow-origin", origin)
+	}
 	if p.Credentials != nil && *p.Credentials {
 		h.AddName("access-control-allow-credentials", []byte("true"))
 	}
 	for _, l := range [...]struct{ name, value string }{{"access-control-allow-methods", p.Methods},
 		{"access-control-allow-headers", p.Headers}, {"access-control-expose-headers", p.Expose},
 		{"access-control-max-age", p.MaxAge}} {
-		if l.value != "" {
+		switch {
+		case l.value == "*" && l.name == "access-control-allow-methods":
+			h.AddName(l.name, x.Request.Get(httpmsg.AccessControlRequestMethod))
+		case l.value == "*" && l.name == "access-control-allow-headers":
+			v, _ := x.Request.Value("access-control-request-headers")
+			h.AddName(l.name, v)
+		case l.name == "access-control-expose-headers" && origin == nil:
+		case l.value != "":
 			h.AddName(l.name, []byte(l.value))
 		}
 	}
