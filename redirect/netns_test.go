@@ -30,6 +30,9 @@ type space struct {
 // test fails, because nothing here can be shown without a kernel.
 func newSpace(t *testing.T) *space {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("makes a network namespace")
+	}
 	s := &space{todo: make(chan func())}
 	made := make(chan error)
 	done := make(chan struct{})

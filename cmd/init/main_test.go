@@ -21,6 +21,9 @@ func build(t *testing.T) string {
 // script runs shell text in a fresh network namespace with $INIT as the program.
 func script(t *testing.T, bin, text string) (string, int) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("makes a network namespace")
+	}
 	cmd := exec.Command("unshare", "--net", "sh", "-fc", "ip link set lo up; ip link add eth0 type veth peer name eth1; "+
 		"ip addr add 10.244.0.99/24 dev eth0; ip link set eth0 up; ip link set eth1 up; "+text)
 	cmd.Env = append(os.Environ(), "INIT="+bin)

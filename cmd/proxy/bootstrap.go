@@ -23,6 +23,7 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 		return err
 	}
 	registry := newRegistry(h)
+	registry.AllowUnknown = f.allowUnknown
 	boot, err := registry.Bootstrap(text)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func capital(s string) string {
 
 // readBootstrap reads the file, and puts --config-yaml over it.
 func readBootstrap(f flags) ([]byte, error) {
-	if f.mode != "serve" && f.mode != "validate" && f.mode != "init_only" {
+	if f.mode != "serve" && f.mode != "validate" {
 		return nil, fmt.Errorf("--mode %q: must be serve or validate", f.mode)
 	}
 	if f.configYAML == "" {

@@ -34,6 +34,7 @@ type flags struct {
 	flushMillis         int
 	node, cluster       string
 	visibleWait         bool
+	allowUnknown        bool
 }
 
 const unknownFlags = true // both dialects ignore flags they don't know, so do we
@@ -50,6 +51,9 @@ func rootCommand(h host) *cobra.Command {
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: unknownFlags},
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.config == "" && f.configYAML == "" {
+				if len(args) > 0 {
+					return fmt.Errorf("unknown command %q: --help lists them", args[0])
+				}
 				return errors.New("at least one of --config-path (-c) and --config-yaml must be given; for a pod of Istio use `proxy sidecar`")
 			}
 			return serveBootstrap(c.Context(), h, f)
@@ -68,7 +72,8 @@ func rootCommand(h host) *cobra.Command {
 	p.StringVar(&f.node, "service-node", "", "node id")
 	p.StringVar(&f.cluster, "service-cluster", "", "node cluster")
 	p.BoolVar(&f.visibleWait, "visible-wait", false, "wait for events through the Go scheduler only (slower at low rates)")
-	for _, name := range []string{"disable-hot-restart", "allow-unknown-static-fields", "skip-deprecated-logs", "reject-unknown-dynamic-fields", "ignore-unknown-dynamic-fields", "enable-fine-grain-logging"} {
+	p.BoolVar(&f.allowUnknown, "allow-unknown-static-fields", false, "leave out fields of the bootstrap that aren't known instead of refusing it")
+	for _, name := range []string{"disable-hot-restart", "skip-deprecated-logs", "reject-unknown-dynamic-fields", "ignore-unknown-dynamic-fields", "enable-fine-grain-logging"} {
 		p.Bool(name, false, "accepted for Envoy's sake")
 	}
 	root.AddCommand(sidecarCommand(h), agentCommand(h), requestCommand(), waitCommand(), versionCommand(), command.New(command.System(h.lookup)))

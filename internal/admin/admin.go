@@ -241,15 +241,18 @@ func (a *Admin) index(w http.ResponseWriter, pages []page) {
 	w.Header().Set("Content-Type", "text/html; charset=UTF-8")
 	fmt.Fprintf(w, `<!doctype html><title>sluice</title><style>body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
 td{padding:.15rem 1rem .15rem 0;vertical-align:top}form{display:inline}button{font:inherit}</style>
-<h1>sluice %s</h1><p>State <b>%s</b>, up %s.</p><table>`, html.EscapeString(a.Version), a.state(), time.Since(a.Began).Round(time.Second))
+<h1>%s</h1>
+<p>State <b>%s</b>, up %s.</p>
+<table>
+`, html.EscapeString(a.Version), a.state(), time.Since(a.Began).Round(time.Second))
 	for _, p := range pages {
 		link := fmt.Sprintf(`<a href="%[1]s">%[1]s</a>`, p.path)
 		if p.post {
 			link = fmt.Sprintf(`<form method="post" action="%[1]s"><button>%[1]s</button></form>`, p.path)
 		}
-		fmt.Fprintf(w, "<tr><td>%s<td>%s", link, html.EscapeString(p.help))
+		fmt.Fprintf(w, "<tr><td>%s<td>%s\n", link, html.EscapeString(p.help))
 	}
-	_, _ = io.WriteString(w, "</table>")
+	_, _ = io.WriteString(w, "</table>\n")
 }
 
 // stats prints Envoy's text or JSON form.

@@ -56,6 +56,9 @@ func (f *flapping) fail(format string, args ...any) {
 // endpoints, routes, listeners and secrets change 25 times a second under
 // HTTP/1.1 and HTTP/2 traffic, with the race detector on.
 func TestNoPushEverFailsARequest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the proxy with the race detector")
+	}
 	f := newFlapping(t)
 	stop := f.start()
 	defer stop()

@@ -3,7 +3,7 @@
 // Command demo shows sluice at its main job on one machine: a client pod and two
 // server pods in network namespaces with real redirect rules, an embedded
 // control plane and certificate authority, and both binaries started with the
-// arguments and environment of an injected pod. It sends traffic of six kinds,
+// arguments and environment of an injected pod. It sends traffic of seven kinds,
 // says for each what became of it, then breaks things five times. Every line is
 // checked; exit status 1 if one is not as it says.
 package main

@@ -10,6 +10,9 @@ import (
 )
 
 func TestPodsReachEachOtherOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes network namespaces")
+	}
 	hub := netip.MustParseAddr("10.247.255.1")
 	top, err := New("slnt", hub, 16)
 	if err != nil {

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestCommandLineSaysWhatIsWrong: a word or value that can't be meant is named,
+// and nothing is started.
+func TestCommandLineSaysWhatIsWrong(t *testing.T) {
+	const unknown = `{"nodee": {}}`
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"an unknown command is named", []string{"bogus"}, `unknown command "bogus"`},
+		{"no bootstrap", []string{}, "--config-path"},
+		{"a mode that is not done is refused", []string{"--mode", "init_only", "--config-yaml", "{}"}, `--mode "init_only"`},
+		{"an unknown field is named", []string{"--mode", "validate", "--config-yaml", unknown}, `"nodee"`},
+		{"unless it may be left out", []string{"--mode", "validate", "--allow-unknown-static-fields", "--config-yaml", unknown}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			root := rootCommand(host{lookup: func(string) (string, bool) { return "", false }, stdout: &out, stderr: &out})
+			root.SetArgs(c.args)
+			err := root.Execute()
+			if c.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
