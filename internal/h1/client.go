@@ -378,7 +378,7 @@ func (c *Client) Closed(error) {
 // Flushed says that output was given to the kernel; the driver calls it after
 // each write.
 func (c *Client) Flushed() {
-	if c.high && c.open && c.conn.Pending() < httpmsg.LowWater {
+	if c.high && c.open && c.conn.Pending() <= httpmsg.LowWater {
 		c.high = false
 		c.rcv.OnDrain()
 	}

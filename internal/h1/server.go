@@ -34,6 +34,7 @@ type Server struct {
 	waiting  bool // for the response, with bytes behind the request
 	stopped  bool // PauseRead is in force
 	high     bool // Buffered went over HighWater
+	full     bool // answers wait for the kernel: the next request is not looked at
 	late     bool // the close comes while the client may still be sending
 	dead     bool
 }
@@ -356,15 +357,22 @@ func (s *Server) InHead() bool { return !s.open && !s.dead && s.head != nil }
 // Flushed says that output was given to the kernel; the driver calls it after
 // each write.
 func (s *Server) Flushed() {
-	if s.high && s.open && s.conn.Pending() < httpmsg.LowWater {
+	if s.dead || s.conn.Pending() > httpmsg.LowWater {
+		return
+	}
+	if s.full {
+		s.full = false
+		s.setReading()
+	}
+	if s.high && s.open {
 		s.high = false
 		s.rcv.OnDrain()
 	}
 }
 
-// setReading makes PauseRead follow the two causes of a pause.
+// setReading makes PauseRead follow the causes of a pause.
 func (s *Server) setReading() {
-	stop := s.paused || s.waiting
+	stop := s.paused || s.waiting || s.full
 	if stop == s.stopped || s.dead {
 		return
 	}
@@ -387,6 +395,8 @@ func (s *Server) responded() {
 	s.open, s.rcv, s.high = false, nil, false
 	s.in.in = atStart
 	s.paused, s.waiting = false, false
+	// A client that pipelines and doesn't read must not fill our memory with answers.
+	s.full = s.conn.Pending() > httpmsg.HighWater
 	s.setReading()
 }
 

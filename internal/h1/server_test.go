@@ -474,23 +474,66 @@ func TestPreservedCaseComesBack(t *testing.T) {
 	}
 }
 
-func TestOnDrainBelowLowWater(t *testing.T) {
-	s, d, l := newServer(Options{})
-	d.push(get(""))
-	var h httpmsg.Head
-	h.Status = 200
-	l.stream.SendHead(&h, false)
-	d.w.pending = httpmsg.HighWater + 1
-	l.stream.SendData([]byte("x"), false)
-	d.w.pending = httpmsg.LowWater
-	s.Flushed()
-	if strings.Contains(l.String(), "drain") {
-		t.Fatal("drain at the low mark already")
+// The worker tells once, at the low mark or below it: to wait for less would be
+// to wait for ever.
+func TestOnDrainAtLowWater(t *testing.T) {
+	for pending, want := range map[int]int{httpmsg.LowWater + 1: 0, httpmsg.LowWater: 1, 0: 1} {
+		s, d, l := newServer(Options{})
+		d.push(get(""))
+		var h httpmsg.Head
+		h.Status = 200
+		l.stream.SendHead(&h, false)
+		d.w.pending = httpmsg.HighWater + 1
+		l.stream.SendData([]byte("x"), false)
+		d.w.pending = pending
+		s.Flushed()
+		s.Flushed()
+		if got := strings.Count(l.String(), "drain"); got != want {
+			t.Errorf("%d pending: told %d times", pending, got)
+		}
 	}
-	d.w.pending--
-	s.Flushed()
-	s.Flushed()
+	c, d, l, req := newClient(Options{})
+	request(req, "POST", false)
+	d.w.pending = httpmsg.HighWater + 1
+	req.SendData([]byte("x"), false)
+	d.w.pending = httpmsg.LowWater
+	c.Flushed()
 	if strings.Count(l.String(), "drain") != 1 {
-		t.Errorf("%s", l)
+		t.Errorf("client: %s", l)
+	}
+}
+
+// A client that pipelines requests and reads no answer holds the water marks'
+// worth of them, whether answers come at once or later.
+func TestPipelinedRequestsWaitForTheAnswersBefore(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		s, d, l := newServer(Options{})
+		heads := 0
+		l.onHead = func(*httpmsg.Head, bool) {
+			heads++
+			if d.w.pending += 1000; !later {
+				reply(l.stream, 200, "")
+			}
+		}
+		turns := func() {
+			for range 200 {
+				if d.turn(); later {
+					reply(l.stream, 200, "")
+				}
+			}
+		}
+		d.push(strings.Repeat(get(""), 200))
+		turns()
+		if most := httpmsg.HighWater/1000 + 2; heads > most || !d.w.paused {
+			t.Fatalf("later %v: %d requests taken, paused %v", later, heads, d.w.paused)
+		}
+		for range 10 {
+			d.w.pending = httpmsg.LowWater
+			s.Flushed()
+			turns()
+		}
+		if heads != 200 || !strings.HasSuffix(string(d.w.out), "\r\n\r\n") {
+			t.Errorf("later %v: %d requests taken in the end", later, heads)
+		}
 	}
 }

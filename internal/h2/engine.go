@@ -152,6 +152,9 @@ func (e *engine) feed(b []byte) (n int, f *fault) {
 		if f := e.frame(h[3], h[4], id, b[n+frameHead:n+frameHead+size]); f != nil {
 			return n, f
 		}
+		if f := e.earlyFault(); f != nil {
+			return n, f
+		}
 		n += frameHead + size
 	}
 	return n, nil
@@ -313,19 +316,27 @@ func (e *engine) reset(id uint32, p []byte) *fault {
 	case code == CodeConnect && e.client:
 		r.Kind = httpmsg.ResetConnectError
 	}
-	early := !st.headOut
+	e.countEarly(st)
 	e.drop(st, r)
-	if e.client {
-		return nil
-	}
-	if early {
+	return nil
+}
+
+// countEarly counts a request that is reset before its answer, by the client or
+// for what the client did: it makes work upstream either way, so a client that
+// has us send the resets gains nothing (CVE-2025-8671).
+func (e *engine) countEarly(st *stream) {
+	if !e.client && !st.headOut {
 		e.in.earlyResets++
 	}
-	if e.in.requests > e.opts.MaxEarlyResets && e.in.earlyResets > e.in.requests/2 {
-		e.opts.Counters.PrematureReset++
-		return faultResets
+}
+
+// earlyFault checks the share of such requests.
+func (e *engine) earlyFault() *fault {
+	if e.in.earlyResets <= e.in.requests/2 || e.in.requests <= e.opts.MaxEarlyResets || e.dead {
+		return nil
 	}
-	return nil
+	e.opts.Counters.PrematureReset++
+	return faultResets
 }
 
 func (e *engine) ping(flags byte, id uint32, p []byte) *fault {

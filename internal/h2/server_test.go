@@ -137,6 +137,92 @@ func TestRapidResetEndsTheConnection(t *testing.T) {
 	t.Error("600 early resets passed")
 }
 
+// A client that has us send the resets is as rapid as one that sends them.
+func TestResetsThatTheClientProvokesCountAsItsOwn(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		more func(p *peer, id uint32) []byte
+	}{
+		{"DATA after END_STREAM", func(p *peer, id uint32) []byte {
+			return append(p.get(id, true), fr(frameData, 0, id, "x")...)
+		}},
+		{"HEADERS after END_STREAM", func(p *peer, id uint32) []byte {
+			return append(p.get(id, true), p.headers(id, true, "a", "b")...)
+		}},
+		{"more DATA than content-length", func(p *peer, id uint32) []byte {
+			return append(p.get(id, false, "content-length", "1"), fr(frameData, 0, id, "xx")...)
+		}},
+		{"DATA beyond the stream's window", func(p *peer, id uint32) []byte {
+			return append(p.get(id, false), fr(frameData, 0, id, "0123456789")...)
+		}},
+		{"a head over the limit", func(p *peer, id uint32) []byte {
+			return p.get(id, true, "big", strings.Repeat("x", 2000))
+		}},
+		{"trailers that don't end the stream", func(p *peer, id uint32) []byte {
+			return append(p.get(id, false), p.headers(id, false, "a", "b")...)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			counters := &Counters{}
+			s, p, _ := newServer(t, Options{MaxEarlyResets: 50, MaxHeaderBytes: 1000, InitialStreamWindow: 5,
+				StreamErrorOnInvalid: true, Counters: counters})
+			i := uint32(0)
+			for ; i < 100 && p.err == nil; i++ {
+				p.push(c.more(p, 2*i+1))
+				s.Flushed()
+			}
+			if p.err == nil || i != 51 || counters.PrematureReset != 1 {
+				t.Errorf("after %d: %v, %+v", i, p.err, counters)
+			}
+		})
+	}
+}
+
+func TestResetsAfterTheAnswerBeganAreNoFlood(t *testing.T) {
+	s, p, l := newServer(t, Options{MaxEarlyResets: 50})
+	l.onHead = func(s httpmsg.Stream, _ *httpmsg.Head, _ bool) {
+		h := &httpmsg.Head{}
+		h.Status = 200
+		s.SendHead(h, false)
+	}
+	for i := range uint32(200) {
+		p.push(append(p.get(2*i+1, true), fr(frameData, 0, 2*i+1, "x")...))
+		s.Flushed()
+	}
+	if p.err != nil {
+		t.Error(p.err)
+	}
+}
+
+// Only the last window of a frame moves streams: one in between that would
+// overflow them does nothing, and a wrong one is still refused.
+func TestWindowsOfOneSettingsFrameAreAppliedOnce(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		sent     string
+		broken   bool
+	}{
+		{"the last counts", setting(settingWindow, 1) + setting(settingWindow, 3), "DATA 1 \"abc\" end=false\nSETTINGS ack=true \n", false},
+		{"one between has no use", setting(settingWindow, 1<<31-1) + setting(settingWindow, 2), "DATA 1 \"ab\" end=false\nSETTINGS ack=true \n", false},
+		{"one between is checked", setting(settingWindow, 1<<31) + setting(settingWindow, 2), "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, p, l := newServer(t, Options{})
+			p.push(fr(frameSettings, 0, 0, setting(settingWindow, 0)))
+			p.push(p.get(1, true))
+			reply(l.streams[0], 200, "abcdef")
+			p.w.take()
+			p.push(fr(frameSettings, 0, 0, c.in))
+			if broken := p.err != nil; broken != c.broken {
+				t.Fatal(p.err)
+			}
+			if got := p.frames(); !c.broken && got != c.sent {
+				t.Errorf("sent %q", got)
+			}
+		})
+	}
+}
+
 // TestRequestHeads has each head's fate with errors confined to streams.
 func TestRequestHeads(t *testing.T) {
 	field, message := "http2.invalid.header.field", "http2.violation.of.messaging.rule"

@@ -20,11 +20,22 @@ func (e *engine) settings(flags byte, id uint32, p []byte) *fault {
 	if len(p)%6 != 0 {
 		return faultFrameSize
 	}
+	window := e.peerInit
 	for ; len(p) > 0; p = p[6:] {
-		if f := e.setting(binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])); f != nil {
+		k, v := binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])
+		if f := e.setting(k, v); f != nil {
 			return f
 		}
-		if e.dead {
+		if k == settingWindow {
+			window = int32(v)
+		}
+	}
+	// Only the last of a frame's windows can be used, and each costs a walk over
+	// all streams.
+	if window != e.peerInit {
+		delta := int64(window) - int64(e.peerInit)
+		e.peerInit = window
+		if e.moveWindows(delta); e.dead {
 			return nil
 		}
 	}
@@ -46,8 +57,6 @@ func (e *engine) setting(id uint16, v uint32) *fault {
 		if v > maxWindow {
 			return faultSettings
 		}
-		e.moveWindows(int64(v) - int64(e.peerInit))
-		e.peerInit = int32(v)
 	case settingMaxFrame:
 		if v < 16384 || v > 1<<24-1 {
 			return faultSettings

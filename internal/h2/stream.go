@@ -134,6 +134,7 @@ func (e *engine) drop(st *stream, r httpmsg.ResetReason) {
 // abort resets a stream for what the peer did, and tells its receiver.
 func (e *engine) abort(st *stream, code uint32, r httpmsg.ResetReason) {
 	r.Code, r.BeforeHead = code, !st.headIn
+	e.countEarly(st)
 	e.sendReset(st.id, code)
 	e.drop(st, r)
 }

@@ -75,7 +75,8 @@ type Receiver interface {
 	// exchange is over and nothing more is called. A client whose response ended
 	// before its request may still be told of a reset, until the request ends.
 	OnReset(r ResetReason)
-	// OnDrain says that Buffered fell below LowWater after it was above HighWater.
+	// OnDrain says that Buffered fell to LowWater, or below, after it was above
+	// HighWater.
 	OnDrain()
 }
 
