@@ -13,6 +13,7 @@ type Client struct {
 	held    []byte           // tunnel bytes that wait for the upstream's 101
 	in      content
 	left    uint64 // of the request's Content-Length
+	crumbs  crumbs // of the request
 	id      uint64 // of the exchange, counted from 1
 	scanned uint32 // bytes of an unfinished line already looked at
 	out     writing
@@ -314,7 +315,7 @@ func (c *Client) close() {
 }
 
 func (c *Client) end() {
-	c.dead, c.open, c.rcv, c.held = true, false, nil, nil
+	c.dead, c.open, c.rcv, c.held, c.crumbs = true, false, nil, nil, nil
 	c.pool.PutHead(c.head)
 	c.head, c.in.in = nil, ended
 }
@@ -379,7 +380,9 @@ func (c *Client) Closed(error) {
 // each write.
 func (c *Client) Flushed() {
 	if c.high && c.open && c.conn.Pending() <= httpmsg.LowWater {
-		c.high = false
+		if c.high = false; len(c.crumbs) > 0 {
+			c.conn.Put(c.crumbs.appendTo(c.conn.Grab()))
+		}
 		c.rcv.OnDrain()
 	}
 }

@@ -93,7 +93,11 @@ func (t *clientStream) SendData(p []byte, end bool) {
 		}
 		return
 	}
-	b := c.conn.Grab()
+	if c.out == asChunks && !end && c.crumbs.take(p, c.conn.Pending()) {
+		c.high = true
+		return
+	}
+	b := c.crumbs.appendTo(c.conn.Grab())
 	switch c.out {
 	case asLength:
 		if uint64(len(p)) > c.left {
@@ -151,7 +155,7 @@ func (t *clientStream) SendTrailers(h *httpmsg.Head) {
 	if c.dead {
 		return
 	}
-	c.conn.Put(appendLast(c.conn.Grab(), h, c.opts))
+	c.conn.Put(appendLast(c.crumbs.appendTo(c.conn.Grab()), h, c.opts))
 	c.finishRequest()
 }
 
@@ -179,7 +183,7 @@ func (t *clientStream) Resume() {
 }
 
 // Buffered implements httpmsg.Stream.
-func (t *clientStream) Buffered() int { return t.conn.Pending() + len(t.held) }
+func (t *clientStream) Buffered() int { return t.conn.Pending() + len(t.held) + len(t.crumbs) }
 
 // Detach implements httpmsg.Stream. The 101, or the 2xx to CONNECT, does it.
 func (t *clientStream) Detach() {}

@@ -115,6 +115,34 @@ func appendChunk(b, p []byte) []byte {
 	return append(b, '\r', '\n')
 }
 
+// crumbs are small pieces of content that came though the output is full, kept
+// to make one chunk. A source that doesn't pause at once, an HTTP/2 stream with
+// a window of 16 MiB and DATA of one byte, would else have each byte cost six.
+type crumbs []byte
+
+const (
+	crumb     = 512      // a piece that is kept
+	fullCrumb = 16 << 10 // pieces that make a chunk
+)
+
+// take keeps p if it is one to keep.
+func (k *crumbs) take(p []byte, pending int) bool {
+	if len(p) == 0 || len(p) > crumb || pending <= httpmsg.HighWater || len(*k)+len(p) > fullCrumb {
+		return false
+	}
+	*k = append(*k, p...)
+	return true
+}
+
+// appendTo writes what is kept as a chunk.
+func (k *crumbs) appendTo(b []byte) []byte {
+	if len(*k) > 0 {
+		b = appendChunk(b, *k)
+		*k = nil
+	}
+	return b
+}
+
 // appendLast writes the last chunk and the trailers, t may be nil.
 func appendLast(b []byte, t *httpmsg.Head, o *Options) []byte {
 	b = append(b, '0', '\r', '\n')

@@ -16,6 +16,7 @@ type Server struct {
 	head    *httpmsg.Head    // being received
 	in      content
 	left    uint64 // of the response's Content-Length
+	crumbs  crumbs // of the response
 	id      uint64 // of the exchange, counted from 1
 	scanned uint32 // bytes of an unfinished line already looked at
 	out     writing
@@ -293,7 +294,7 @@ func (s *Server) end() {
 	if s.dead {
 		return
 	}
-	s.dead, s.open, s.rcv = true, false, nil
+	s.dead, s.open, s.rcv, s.crumbs = true, false, nil, nil
 	s.pool.PutHead(s.head)
 	s.head, s.in.in = nil, ended
 	s.handler.OnGone()
@@ -365,7 +366,9 @@ func (s *Server) Flushed() {
 		s.setReading()
 	}
 	if s.high && s.open {
-		s.high = false
+		if s.high = false; len(s.crumbs) > 0 {
+			s.conn.Put(s.crumbs.appendTo(s.conn.Grab()))
+		}
 		s.rcv.OnDrain()
 	}
 }

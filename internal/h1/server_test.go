@@ -1,7 +1,10 @@
 package h1
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net/http/httputil"
 	"strings"
 	"testing"
 
@@ -535,5 +538,65 @@ func TestPipelinedRequestsWaitForTheAnswersBefore(t *testing.T) {
 		if heads != 200 || !strings.HasSuffix(string(d.w.out), "\r\n\r\n") {
 			t.Errorf("later %v: %d requests taken in the end", later, heads)
 		}
+	}
+}
+
+// Content in pieces of a byte, from a source that doesn't pause at once, costs
+// about its own length while the output is full, and keeps its order.
+func TestTinyPiecesShareAChunkWhileOutputIsFull(t *testing.T) {
+	const n = 100_000
+	server := func() (httpmsg.Stream, *wire, func()) {
+		s, d, l := newServer(Options{})
+		d.push(get(""))
+		var h httpmsg.Head
+		h.Status = 200
+		l.stream.SendHead(&h, false)
+		return l.stream, d.w, s.Flushed
+	}
+	client := func() (httpmsg.Stream, *wire, func()) {
+		c, d, _, s := newClient(Options{})
+		request(s, "POST", false)
+		return s, d.w, c.Flushed
+	}
+	ends := map[string]func(s httpmsg.Stream, flushed func()){
+		"data":     func(s httpmsg.Stream, _ func()) { s.SendData([]byte("end"), true) },
+		"nothing":  func(s httpmsg.Stream, _ func()) { s.SendData(nil, true) },
+		"trailers": func(s httpmsg.Stream, _ func()) { s.SendTrailers(&httpmsg.Head{}) },
+		"a long piece": func(s httpmsg.Stream, _ func()) {
+			s.SendData([]byte(strings.Repeat("l", 5000)), false)
+			s.SendData(nil, true)
+		},
+		"room": func(s httpmsg.Stream, flushed func()) { flushed(); s.SendData(nil, true) },
+	}
+	for name, end := range ends {
+		for role, make := range map[string]func() (httpmsg.Stream, *wire, func()){"server": server, "client": client} {
+			s, w, flushed := make()
+			w.out, w.pending = nil, httpmsg.HighWater+1
+			var want strings.Builder
+			for i := range n {
+				want.WriteByte('a' + byte(i%26))
+				s.SendData([]byte{'a' + byte(i%26)}, false)
+			}
+			if s.Buffered() <= w.pending || len(w.out) > n+n/100 {
+				t.Errorf("%s, %s: %d bytes for %d, buffered %d", role, name, len(w.out), n, s.Buffered())
+			}
+			w.pending = 0
+			end(s, flushed)
+			got, err := io.ReadAll(httputil.NewChunkedReader(bytes.NewReader(w.out)))
+			if err != nil || !strings.HasPrefix(string(got), want.String()) {
+				t.Errorf("%s, %s: content differs, %v", role, name, err)
+			}
+		}
+	}
+}
+
+func TestTinyPiecesGoAtOnceWhileThereIsRoom(t *testing.T) {
+	_, d, _, s := newClient(Options{})
+	request(s, "POST", false)
+	d.w.out = nil
+	s.SendData([]byte("a"), false)
+	s.SendData([]byte("b"), false)
+	if got := string(d.w.out); got != "1\r\na\r\n1\r\nb\r\n" {
+		t.Errorf("%q", got)
 	}
 }

@@ -101,7 +101,11 @@ func (t *serverStream) SendData(p []byte, end bool) {
 	if s.dead || s.out == beforeHead || s.out == sent {
 		return
 	}
-	b := s.conn.Grab()
+	if s.out == asChunks && !end && s.crumbs.take(p, s.conn.Pending()) {
+		s.high = true
+		return
+	}
+	b := s.crumbs.appendTo(s.conn.Grab())
 	switch s.out {
 	case asLength:
 		if uint64(len(p)) > s.left {
@@ -137,7 +141,7 @@ func (t *serverStream) SendTrailers(h *httpmsg.Head) {
 	if s.dead {
 		return
 	}
-	s.conn.Put(appendLast(s.conn.Grab(), h, s.opts))
+	s.conn.Put(appendLast(s.crumbs.appendTo(s.conn.Grab()), h, s.opts))
 	s.finishResponse()
 }
 
@@ -151,7 +155,7 @@ func (t *serverStream) Pause() { t.paused = true; (*Server)(t).setReading() }
 func (t *serverStream) Resume() { t.paused = false; (*Server)(t).setReading() }
 
 // Buffered implements httpmsg.Stream.
-func (t *serverStream) Buffered() int { return t.conn.Pending() }
+func (t *serverStream) Buffered() int { return t.conn.Pending() + len(t.crumbs) }
 
 // Detach implements httpmsg.Stream. A 101, or a 2xx to CONNECT, does it too.
 func (t *serverStream) Detach() {
