@@ -70,7 +70,7 @@ func (s *section) add(line []byte, n int) fault {
 	if len(value) > 1 && value[0] == ' ' && value[1] > ' ' && value[len(value)-1] > ' ' {
 		value = value[1:] // the usual case: one space
 	} else {
-		value = trim(value)
+		value = httpmsg.TrimSpace(value)
 	}
 	if h.Size()+len(name)+len(value) > s.o.maxBytes(s.request) {
 		return headersTooLarge
@@ -78,7 +78,7 @@ func (s *section) add(line []byte, n int) fault {
 	if s.o.Underscores != UnderscoresAllow && s.request && bytes.IndexByte(name, '_') >= 0 {
 		return s.underscore()
 	}
-	if s.request && !s.trailer && len(name) == 4 && fold(name, "host") {
+	if s.request && !s.trailer && len(name) == 4 && httpmsg.EqualFold(name, "host") {
 		return s.host(name, value)
 	}
 	if s.full() {

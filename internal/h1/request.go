@@ -35,7 +35,7 @@ func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f f
 	if end > o.maxBytes(true) {
 		return 0, headersTooLarge
 	}
-	target, version := cutSpace(trim(b[m:end]))
+	target, version := cutSpace(httpmsg.TrimSpace(b[m:end]))
 	if f := setVersion(version, h, o); f != noFault {
 		return 0, f
 	}
@@ -53,7 +53,7 @@ func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f f
 func cutSpace(b []byte) (first, rest []byte) {
 	for i, c := range b {
 		if c == ' ' || c == '\t' {
-			return b[:i], trim(b[i:])
+			return b[:i], httpmsg.TrimSpace(b[i:])
 		}
 	}
 	return b, nil
@@ -123,9 +123,9 @@ func setAbsolute(t []byte, h *httpmsg.Head, o *Options) fault {
 	}
 	scheme, rest := t[:i], t[i+3:]
 	switch {
-	case fold(scheme, "http"):
+	case httpmsg.EqualFold(scheme, "http"):
 		h.SetScheme([]byte("http"))
-	case fold(scheme, "https"):
+	case httpmsg.EqualFold(scheme, "https"):
 		h.SetScheme([]byte("https"))
 	default:
 		return invalidScheme

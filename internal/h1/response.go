@@ -24,7 +24,7 @@ func statusLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f fa
 		return 0, codecError
 	}
 	h.Major, h.Minor = line[5]-'0', line[7]-'0'
-	code, reason := cutSpace(trim(line[9:]))
+	code, reason := cutSpace(httpmsg.TrimSpace(line[9:]))
 	if len(code) < 3 || len(code) > 4 { // Envoy takes four digits
 		return 0, codecError
 	}

@@ -3,6 +3,8 @@ package h1
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"sluice/internal/httpmsg"
 )
 
 // Classes of bytes.
@@ -101,48 +103,21 @@ func fastEnd(b []byte, from int) (n int, f fault) {
 	return lineEnd(b, i)
 }
 
-// trim cuts optional white space off both ends.
-func trim(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
-	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
-		b = b[:len(b)-1]
-	}
-	return b
-}
-
-// fold reports whether b is lower, which is in lower case, whatever its case.
-func fold(b []byte, lower string) bool {
-	if len(b) != len(lower) {
-		return false
-	}
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c |= 0x20
-		}
-		if c != lower[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // nextToken cuts the first element off a comma-separated list.
 func nextToken(list []byte) (token, rest []byte) {
 	for i, c := range list {
 		if c == ',' {
-			return trim(list[:i]), list[i+1:]
+			return httpmsg.TrimSpace(list[:i]), list[i+1:]
 		}
 	}
-	return trim(list), nil
+	return httpmsg.TrimSpace(list), nil
 }
 
 // hasToken reports whether a comma-separated list has a token.
 func hasToken(list []byte, lower string) bool {
 	for len(list) > 0 {
 		var t []byte
-		if t, list = nextToken(list); fold(t, lower) {
+		if t, list = nextToken(list); httpmsg.EqualFold(t, lower) {
 			return true
 		}
 	}

@@ -169,7 +169,7 @@ func (s *Server) request() fault {
 	s.head = nil
 	s.begin()
 	s.in.start(fr)
-	if s.opts.AutoContinue && fold(h.Get(httpmsg.Expect), "100-continue") {
+	if s.opts.AutoContinue && httpmsg.EqualFold(h.Get(httpmsg.Expect), "100-continue") {
 		h.Del(httpmsg.Expect)
 		s.conn.Put(append(s.conn.Grab(), "HTTP/1.1 100 Continue\r\n\r\n"...))
 	}
@@ -195,13 +195,13 @@ func (s *Server) connection(h *httpmsg.Head) fault {
 				var t []byte
 				t, list = nextToken(list)
 				switch {
-				case fold(t, "close"):
+				case httpmsg.EqualFold(t, "close"):
 					closes = true
-				case fold(t, "keep-alive"):
+				case httpmsg.EqualFold(t, "keep-alive"):
 					keeps = true
-				case fold(t, "upgrade"):
+				case httpmsg.EqualFold(t, "upgrade"):
 					upgrades = true
-				case fold(t, "x-forwarded-for"), fold(t, "x-forwarded-host"), fold(t, "x-forwarded-proto"), len(t) > 0 && t[0] == ':':
+				case httpmsg.EqualFold(t, "x-forwarded-for"), httpmsg.EqualFold(t, "x-forwarded-host"), httpmsg.EqualFold(t, "x-forwarded-proto"), len(t) > 0 && t[0] == ':':
 					// The proxy would be made to drop what the upstream trusts it for.
 					return connectionRejected
 				}
@@ -226,7 +226,7 @@ func (s *Server) ignore(h *httpmsg.Head) bool {
 		if t, list = nextToken(list); len(t) == 0 {
 			continue
 		}
-		if fold(t, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(t) {
+		if httpmsg.EqualFold(t, "h2c") || s.opts.IgnoreUpgrade != nil && s.opts.IgnoreUpgrade(t) {
 			dropped = true
 			continue
 		}

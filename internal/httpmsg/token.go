@@ -8,7 +8,7 @@ func HasToken(list []byte, token string) bool {
 		for i < len(list) && list[i] != ',' {
 			i++
 		}
-		part := trimSpace(list[:i])
+		part := TrimSpace(list[:i])
 		list = list[min(i+1, len(list)):]
 		if EqualFold(part, token) {
 			return true
@@ -17,7 +17,8 @@ func HasToken(list []byte, token string) bool {
 	return false
 }
 
-func trimSpace(b []byte) []byte {
+// TrimSpace cuts optional white space (RFC 9110 section 5.6.3) off both ends.
+func TrimSpace(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
 		b = b[1:]
 	}
