@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -285,7 +286,7 @@ func (g *Group) collect(out []Metric) []Metric {
 func (g *Group) collectCodes(out []Metric, labels []Label) []Metric {
 	classes := make(map[string]*Metric)
 	for _, c := range g.codes {
-		n := itoa(c.code)
+		n := strconv.Itoa(c.code)
 		base := g.Scope + "." + g.Name + "." + c.prefix
 		out = append(out, Metric{Name: base + n, Prom: "envoy_" + g.Scope + "_" + promName(strings.TrimSuffix(c.prefix, "_")),
 			Labels: append(labels[:1:1], Label{"envoy_response_code", n}), Value: c.n})
@@ -310,18 +311,6 @@ func promName(s string) string {
 		}
 		return r
 	}, s)
-}
-
-func itoa(n int) string {
-	var b [20]byte
-	i := len(b)
-	for {
-		i--
-		b[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return string(b[i:])
-		}
-	}
 }
 
 // Named gives the group of a scope and name, made when there is none.

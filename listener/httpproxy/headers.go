@@ -1,6 +1,7 @@
 package httpproxy
 
 import (
+	"strconv"
 	"strings"
 
 	"sluice/internal/config"
@@ -222,7 +223,7 @@ func (r *request) hashCookie(p *config.HashPolicy) (uint64, bool) {
 func setCookie(p *config.HashPolicy, value string) string {
 	s := p.Name + `="` + value + `"`
 	if sec := int(p.TTL.Seconds()); sec > 0 {
-		s += "; Max-Age=" + itoa(sec)
+		s += "; Max-Age=" + strconv.Itoa(sec)
 	}
 	if p.Path != "" {
 		s += "; Path=" + p.Path

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"sluice/internal/config"
@@ -87,19 +88,7 @@ func (r *request) localPort() string {
 	if p == 0 {
 		p = d.Local.Port()
 	}
-	return itoa(int(p))
-}
-
-func itoa(n int) string {
-	var b [8]byte
-	i := len(b)
-	for {
-		i--
-		b[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return string(b[i:])
-		}
-	}
+	return strconv.Itoa(int(p))
 }
 
 // sanitize makes the head what the next hop may be told: hop-by-hop headers go,
