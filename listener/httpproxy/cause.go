@@ -26,7 +26,7 @@ const (
 	causePerTry
 )
 
-// causes gives Envoy's words and flag for each cause.
+// describe gives Envoy's words and flag for each cause.
 func (c cause) describe() (words string, flag telemetry.Flag) {
 	switch c {
 	case causeConnect:
