@@ -3,7 +3,6 @@
 package translate
 
 import (
-	"sort"
 	"strconv"
 	"strings"
 
@@ -253,10 +252,7 @@ func (s scope) jsonFormat(st *structpb.Struct, depth int) *config.JSONFormat {
 		s.bad("nested more than 32 levels")
 		return out
 	}
-	for k := range st.GetFields() {
-		out.Keys = append(out.Keys, k)
-	}
-	sort.Strings(out.Keys)
+	out.Keys = sortedKeys(st.GetFields())
 	for _, k := range out.Keys {
 		out.Values = append(out.Values, s.at(k).jsonValue(st.Fields[k], depth))
 	}

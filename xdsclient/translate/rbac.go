@@ -3,8 +3,6 @@
 package translate
 
 import (
-	"sort"
-
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	uritemplate "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
@@ -52,12 +50,7 @@ func (s scope) rbacRules(m *rbac.RBAC) *config.RBACRules {
 		return nil
 	}
 	out := &config.RBACRules{Action: config.RBACAction(m.GetAction())}
-	names := make([]string, 0, len(m.GetPolicies()))
-	for n := range m.GetPolicies() {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	for _, n := range names {
+	for _, n := range sortedKeys(m.GetPolicies()) {
 		p := m.Policies[n]
 		at := s.at("policies." + n)
 		at.unsupported(p.GetCondition() != nil || p.GetCheckedCondition() != nil, "condition", "CEL conditions in RBAC")

@@ -67,10 +67,7 @@ func (r *Refusal) Error() string { return r.err.Error() }
 func (r *Refusal) Unwrap() error { return r.err }
 
 // parse unmarshals and checks; the name is wanted even when the checks fail.
-func parse[M interface {
-	proto.Message
-	GetName() string
-}](s scope, b []byte, m M) (string, bool) {
+func parse(s scope, b []byte, m proto.Message, name func() string) (string, bool) {
 	if err := proto.Unmarshal(b, m); err != nil {
 		s.bad("parsing %s: %v", m.ProtoReflect().Descriptor().Name(), err)
 		s.out.malformed = true
@@ -78,14 +75,14 @@ func parse[M interface {
 	}
 	ok := s.check(m)
 	s.out.malformed = !ok
-	return m.GetName(), ok
+	return name(), ok
 }
 
 func (s scope) resource(typeURL string, b []byte) (any, string) {
 	switch typeURL {
 	case ClusterURL:
 		m := &clusterv3.Cluster{}
-		if name, ok := parse(s, b, m); !ok {
+		if name, ok := parse(s, b, m, m.GetName); !ok {
 			return nil, name
 		}
 		v := s.cluster(m)
@@ -93,7 +90,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 		return v, v.Name
 	case ListenerURL:
 		m := &listener.Listener{}
-		if name, ok := parse(s, b, m); !ok {
+		if name, ok := parse(s, b, m, m.GetName); !ok {
 			return nil, name
 		}
 		v := s.listener(m)
@@ -101,7 +98,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 		return v, v.Name
 	case RouteURL:
 		m := &route.RouteConfiguration{}
-		if name, ok := parse(s, b, m); !ok {
+		if name, ok := parse(s, b, m, m.GetName); !ok {
 			return nil, name
 		}
 		v := s.routes(m, false)
@@ -109,7 +106,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 		return v, v.Name
 	case SecretURL:
 		m := &tlsv3.Secret{}
-		if name, ok := parse(s, b, m); !ok {
+		if name, ok := parse(s, b, m, m.GetName); !ok {
 			return nil, name
 		}
 		v := s.secret(m)
@@ -130,14 +127,8 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 
 func (s scope) endpointResource(b []byte) (any, string) {
 	m := &endpoint.ClusterLoadAssignment{}
-	if err := proto.Unmarshal(b, m); err != nil {
-		s.bad("parsing ClusterLoadAssignment: %v", err)
-		s.out.malformed = true
-		return nil, ""
-	}
-	if !s.check(m) {
-		s.out.malformed = true
-		return nil, m.GetClusterName()
+	if name, ok := parse(s, b, m, m.GetClusterName); !ok {
+		return nil, name
 	}
 	v := s.loadAssignment(m, false)
 	v.Hash = hashBytes(b)
@@ -146,7 +137,7 @@ func (s scope) endpointResource(b []byte) (any, string) {
 
 func (s scope) extensionResource(b []byte) (any, string) {
 	m := &core.TypedExtensionConfig{}
-	if name, ok := parse(s, b, m); !ok {
+	if name, ok := parse(s, b, m, m.GetName); !ok {
 		return nil, name
 	}
 	v := &Extension{Meta: config.Meta{Name: m.GetName(), Hash: hashBytes(b)}}
