@@ -4,7 +4,11 @@ package worker
 // needs no lock; what it holds is bounded, the rest is left to the collector.
 type bufferPool struct {
 	free [bufferClasses][][]byte
+	held []*held // places for buffers, all empty
 }
+
+// heldKept bounds the idle places.
+const heldKept = 1 << 10
 
 // The classes are 2, 16, 128 and 1,024 KiB.
 const bufferClasses = 4
@@ -29,6 +33,22 @@ func (p *bufferPool) take(n int) []byte {
 		return make([]byte, 0, size)
 	}
 	return make([]byte, 0, n)
+}
+
+func (w *Worker) takeHeld() *held {
+	p := &w.buffers
+	if k := len(p.held); k > 0 {
+		h := p.held[k-1]
+		p.held = p.held[:k-1]
+		return h
+	}
+	return &held{}
+}
+
+func (w *Worker) giveHeld(h *held) {
+	if p := &w.buffers; len(p.held) < heldKept {
+		p.held = append(p.held, h)
+	}
 }
 
 // give files a buffer under the largest class it can serve, whoever made it.

@@ -74,39 +74,79 @@ const (
 )
 
 // Conn is a byte stream of one worker: a socket, with a Layer between it and
-// its handler or not. It holds no buffer while nothing is kept or pending.
+// its handler or not. While nothing is kept, pending or ending it is this struct
+// and nothing else: most connections are idle most of the time.
 type Conn struct {
 	w      *Worker
 	h      Handler
 	layer  Layer
-	carry  []byte // kept bytes: plain ones first, then wire bytes of a partial record
-	out    []byte // pending plaintext (without layer: bytes for the wire)
-	wire   []byte // pending sealed bytes
-	err    error  // what OnClose or OnConnect will say
+	held   *held // nil: no bytes are here
+	ending *ending
+	err    error // what OnClose or OnConnect will say
 	splice *splice
 	feeder *Conn // whose splice writes to this conn
 	rx, tx uint64
-	timer  Timer // connect timeout, then flush and lingering close
-	mark   uint64
-	local  netip.AddrPort
-	remote netip.AddrPort
-	plain  int // plain bytes at the front of carry
-	outOff int
-	wirOff int
-	werr   unix.Errno
-	fd     int
+	fd     int32
 	flags  connFlags
-	linger time.Duration
 	stalls uint32
+	linger int32 // milliseconds
+	werr   unix.Errno
 }
 
-// defaultLinger is Envoy's delayed_close_timeout.
-const defaultLinger = time.Second
+// held are the bytes of a Conn that are in user space.
+type held struct {
+	carry  []byte // kept bytes: plain ones first, then wire bytes of a partial record
+	out    []byte // pending plaintext (without layer: bytes for the wire)
+	wire   []byte // pending sealed bytes
+	plain  int    // plain bytes at the front of carry
+	outOff int
+	wirOff int
+}
+
+// ending times what may not last: a connect, then the flush and the lingering close.
+type ending struct {
+	timer Timer
+	mark  uint64 // bytes written when the flush was last looked at
+}
+
+// hold gives the place for bytes.
+func (c *Conn) hold() *held {
+	if c.held == nil {
+		c.held = c.w.takeHeld()
+	}
+	return c.held
+}
+
+// unhold gives the place back once no bytes are in it.
+func (c *Conn) unhold() {
+	if h := c.held; h != nil && h.carry == nil && h.out == nil && h.wire == nil {
+		c.w.giveHeld(h)
+		c.held = nil
+	}
+}
+
+// deadline starts the timer of what may not last.
+func (c *Conn) deadline(d time.Duration, fire func()) {
+	if c.ending == nil {
+		c.ending = &ending{}
+	}
+	c.ending.timer.Fire = fire
+	c.w.Start(&c.ending.timer, d)
+}
+
+func (c *Conn) stopDeadline() {
+	if c.ending != nil {
+		c.w.Stop(&c.ending.timer)
+	}
+}
+
+// defaultLinger is Envoy's delayed_close_timeout, in milliseconds.
+const defaultLinger = 1000
 
 // Adopt takes an accepted, non-blocking socket. TCP_NODELAY it has from the
 // listening one, see OpenListener.
 func (w *Worker) Adopt(fd int, h Handler) *Conn {
-	c := &Conn{w: w, h: h, fd: fd, linger: defaultLinger}
+	c := &Conn{w: w, h: h, fd: int32(fd), linger: defaultLinger}
 	w.conns++
 	if err := w.register(fd, entry{conn: c}, connEvents); err != nil {
 		c.fail(err)
@@ -121,7 +161,7 @@ const connEvents = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | epollET
 func (c *Conn) SetHandler(h Handler) {
 	c.h = h
 	c.flags &^= eofTold
-	if len(c.carry) > 0 || c.flags&(eof|readable|hup) != 0 {
+	if c.kept() > 0 || c.flags&(eof|readable|hup) != 0 {
 		c.requeue()
 	}
 }
@@ -133,14 +173,17 @@ func (c *Conn) Handler() Handler { return c.h }
 // now on; output written before goes out unsealed, in order. The byte counters
 // start anew.
 func (c *Conn) SetLayer(l Layer) {
-	if n := c.Pending(); n > 0 && c.layer == nil {
-		c.wire, c.wirOff = c.out, c.outOff
-		c.out, c.outOff = nil, 0
+	if b := c.held; b != nil {
+		if c.Pending() > 0 && c.layer == nil {
+			b.wire, b.wirOff = b.out, b.outOff
+			b.out, b.outOff = nil, 0
+		}
+		b.plain = 0
 	}
-	c.layer, c.plain = l, 0
+	c.layer = l
 	c.flags |= bigReads
 	c.rx, c.tx = 0, 0
-	if len(c.carry) > 0 {
+	if c.kept() > 0 {
 		c.requeue()
 	}
 }
@@ -161,29 +204,23 @@ func (c *Conn) FD() int {
 	if c.flags&dead != 0 {
 		return -1
 	}
-	return c.fd
+	return int(c.fd)
 }
 
-// LocalAddr is the socket's own address, zero for a Unix socket. It is cached.
-func (c *Conn) LocalAddr() netip.AddrPort {
-	if !c.local.IsValid() && c.flags&dead == 0 {
-		var s sockaddr
-		if sysName(unix.SYS_GETSOCKNAME, c.fd, &s) == 0 {
-			c.local = s.addrPort()
-		}
-	}
-	return c.local
-}
+// LocalAddr asks the kernel for the socket's own address: zero for a Unix socket
+// and once closed.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.name(unix.SYS_GETSOCKNAME) }
 
-// RemoteAddr is the peer's address, zero for a Unix socket. It is cached.
-func (c *Conn) RemoteAddr() netip.AddrPort {
-	if !c.remote.IsValid() && c.flags&dead == 0 {
-		var s sockaddr
-		if sysName(unix.SYS_GETPEERNAME, c.fd, &s) == 0 {
-			c.remote = s.addrPort()
-		}
+// RemoteAddr asks the kernel for the peer's address: zero for a Unix socket and
+// once the connection is gone.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.name(unix.SYS_GETPEERNAME) }
+
+func (c *Conn) name(call uintptr) netip.AddrPort {
+	var s sockaddr
+	if c.flags&dead != 0 || sysName(call, int(c.fd), &s) != 0 {
+		return netip.AddrPort{}
 	}
-	return c.remote
+	return s.addrPort()
 }
 
 // Dead reports whether a FIN or RST was seen or the socket is closed: such a
@@ -229,9 +266,12 @@ func (c *Conn) Unread(p []byte) {
 	if len(p) == 0 || c.flags&dead != 0 {
 		return
 	}
-	b := append(append(c.w.buffers.take(len(p)+len(c.carry)), p...), c.carry...)
-	c.dropCarry()
-	c.carry, c.plain = b, 0
+	h := c.hold()
+	b := append(append(c.w.buffers.take(len(p)+len(h.carry)), p...), h.carry...)
+	if h.carry != nil {
+		c.w.buffers.give(h.carry)
+	}
+	h.carry, h.plain = b, 0
 	c.requeue()
 }
 
@@ -270,7 +310,7 @@ func (c *Conn) event(bits uint32) {
 	}
 	if bits&unix.EPOLLERR != 0 && c.flags&dead == 0 && c.flags&(paused|eof) != 0 {
 		// A socket that isn't read: this is the only news of a reset.
-		if e := socketError(c.fd); e != 0 {
+		if e := socketError(int(c.fd)); e != 0 {
 			c.fail(e)
 		}
 		return
@@ -304,13 +344,13 @@ func (c *Conn) pump() {
 // reports whether another could give more.
 func (c *Conn) readOnce() bool {
 	w := c.w
-	k, got := len(c.carry), 0
+	k, got := c.kept(), 0
 	if c.flags&readable != 0 && c.flags&eof == 0 && k <= maxCarry {
 		size := ReadSize
 		if c.flags&bigReads != 0 {
 			size = bigRead
 		}
-		n, e := sysRead(c.fd, w.in[k:k+size])
+		n, e := sysRead(int(c.fd), w.in[k:k+size])
 		switch {
 		case e == unix.EAGAIN:
 			c.flags &^= readable | hup
@@ -340,10 +380,13 @@ func (c *Conn) readOnce() bool {
 	if c.flags&closing != 0 {
 		return c.discard()
 	}
-	if k+got > 0 {
-		copy(w.in, c.carry)
+	if k > 0 {
+		plain := c.held.plain
+		copy(w.in, c.held.carry)
 		c.dropCarry()
-		c.deliver(w.in[:k+got])
+		c.deliver(w.in[:k+got], plain)
+	} else if got > 0 {
+		c.deliver(w.in[:got], 0)
 	}
 	c.deliverEOF()
 	return c.flags&eof == 0 && c.flags&readable != 0 && k <= maxCarry || c.flags&present != 0
@@ -359,25 +402,34 @@ func (c *Conn) discard() bool {
 	return c.flags&readable != 0
 }
 
+// kept is how many received bytes wait.
+func (c *Conn) kept() int {
+	if c.held == nil {
+		return 0
+	}
+	return len(c.held.carry)
+}
+
 func (c *Conn) dropCarry() {
-	if c.carry != nil {
-		c.w.buffers.give(c.carry)
-		c.carry = nil
+	if h := c.held; h != nil && h.carry != nil {
+		c.w.buffers.give(h.carry)
+		h.carry, h.plain = nil, 0
+		c.unhold()
 	}
 }
 
 // deliver opens records if there is a layer, and hands plaintext over. b begins
-// with the c.plain bytes that were plaintext before.
-func (c *Conn) deliver(b []byte) {
+// with the bytes that were opened before.
+func (c *Conn) deliver(b []byte, opened int) {
 	var err error
 	data, rest := b, []byte(nil)
-	fresh := len(b) - c.plain
+	fresh := len(b) - opened
 	if c.layer != nil {
 		var p []byte
 		var used int
-		wire := b[c.plain:]
+		wire := b[opened:]
 		p, used, err = c.layer.Open(wire)
-		data, rest = b[:c.plain+len(p)], wire[used:]
+		data, rest = b[:opened+len(p)], wire[used:]
 		fresh = len(p)
 	}
 	c.rx += uint64(fresh)
@@ -389,7 +441,9 @@ func (c *Conn) deliver(b []byte) {
 		}
 		if c.layer != layer { // set by the handler: what is left is wire bytes
 			c.keep(data, rest)
-			c.plain = 0
+			if c.held != nil {
+				c.held.plain = 0
+			}
 			return
 		}
 		if c.h == h || c.flags&paused != 0 {
@@ -398,13 +452,13 @@ func (c *Conn) deliver(b []byte) {
 		c.flags &^= present
 	}
 	c.keep(data, rest)
-	c.plain = len(data)
 	switch {
 	case err == io.EOF:
 		c.flags |= eof | closedByLayer
 	case err != nil:
-		c.out, c.outOff = c.out[:0], 0
-		c.wire = c.layer.SealClose(c.wire)
+		h := c.hold()
+		h.out, h.outOff = h.out[:0], 0
+		h.wire = c.layer.SealClose(h.wire)
 		c.writeWire()
 		c.fail(err)
 	}
@@ -416,8 +470,9 @@ func (c *Conn) keep(plain, wire []byte) {
 	if n == 0 {
 		return
 	}
-	b := c.w.buffers.take(n)
-	c.carry = append(append(b, plain...), wire...)
+	h := c.hold()
+	h.carry = append(append(c.w.buffers.take(n), plain...), wire...)
+	h.plain = len(plain)
 }
 
 func (c *Conn) deliverEOF() {
@@ -453,21 +508,21 @@ func (c *Conn) Close() {
 // Abort closes at once with RST.
 func (c *Conn) Abort() {
 	if c.flags&dead == 0 {
-		resetOnClose(c.fd)
+		resetOnClose(int(c.fd))
 		c.Close()
 	}
 }
 
 func (c *Conn) release() {
 	w := c.w
-	c.w.Stop(&c.timer)
+	c.stopDeadline()
 	c.unsplice()
 	if c.feeder != nil {
 		c.feeder.enqueue()
 		c.feeder = nil
 	}
 	w.fds[c.fd] = entry{}
-	sysClose(c.fd)
+	sysClose(int(c.fd))
 	w.conns--
 	c.flags |= dead
 	c.dropCarry()

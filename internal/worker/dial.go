@@ -25,7 +25,7 @@ type DialOptions struct {
 // blocks, and every failure comes by OnConnect later in the turn or after.
 // Output may be written at once; it goes out when the connection is up.
 func (w *Worker) Dial(addr netip.AddrPort, pipe string, o DialOptions, h Handler) *Conn {
-	c := &Conn{w: w, h: h, fd: -1, flags: connecting, linger: defaultLinger, remote: addr}
+	c := &Conn{w: w, h: h, fd: -1, flags: connecting, linger: defaultLinger}
 	var s sockaddr
 	if pipe == "" {
 		s.setIP(addr)
@@ -36,7 +36,7 @@ func (w *Worker) Dial(addr netip.AddrPort, pipe string, o DialOptions, h Handler
 	if e != 0 {
 		return c.failDial(e)
 	}
-	c.fd = fd
+	c.fd = int32(fd)
 	err := o.apply(fd, s.family())
 	if err == nil {
 		if e := sysConnect(fd, &s); e != 0 && e != unix.EINPROGRESS {
@@ -52,8 +52,7 @@ func (w *Worker) Dial(addr netip.AddrPort, pipe string, o DialOptions, h Handler
 	}
 	w.conns++
 	if o.Timeout > 0 {
-		c.timer.Fire = func() { c.fail(ErrConnectTimeout) }
-		w.Start(&c.timer, o.Timeout)
+		c.deadline(o.Timeout, func() { c.fail(ErrConnectTimeout) })
 	}
 	return c
 }
@@ -68,8 +67,8 @@ func (c *Conn) failDial(err error) *Conn {
 
 // connected is the kernel's word on a connect.
 func (c *Conn) connected() {
-	c.w.Stop(&c.timer)
-	if e := socketError(c.fd); e != 0 {
+	c.stopDeadline()
+	if e := socketError(int(c.fd)); e != 0 {
 		c.fail(e)
 		return
 	}

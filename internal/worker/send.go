@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,18 +19,24 @@ const (
 // flushed at the end of the turn, or earlier when it is long. Nothing else may
 // be done with c between the two. On a closed Conn the bytes go nowhere.
 func (c *Conn) Grab() []byte {
-	if c.out == nil {
-		c.out = c.w.buffers.take(grabSize)
+	h := c.hold()
+	if h.out == nil {
+		h.out = c.w.buffers.take(grabSize)
 	}
-	return c.out
+	return h.out
 }
 
 // Put stores the buffer of Grab back.
 func (c *Conn) Put(b []byte) {
-	if cap(b) > cap(c.out) {
-		c.w.buffers.give(c.out) // append moved it
+	h := c.hold()
+	if cap(b) > cap(h.out) {
+		c.w.buffers.give(h.out) // append moved it
 	}
-	c.out = b
+	h.out = b
+	if len(b) == 0 {
+		c.allOut()
+		return
+	}
 	c.wrote()
 }
 
@@ -41,7 +48,7 @@ func (c *Conn) Write(p []byte) {
 		c.w.buffers.give(b)
 		b = nb
 	}
-	c.out = append(b, p...)
+	c.held.out = append(b, p...)
 	c.wrote()
 }
 
@@ -61,7 +68,7 @@ func (c *Conn) WriteNow(p []byte) {
 		}
 		return
 	}
-	n, e := sysWrite(c.fd, p)
+	n, e := sysWrite(int(c.fd), p)
 	if e != 0 {
 		n = 0
 		if e != unix.EAGAIN {
@@ -94,7 +101,11 @@ func (c *Conn) wrote() {
 
 // Pending is how many output bytes the kernel hasn't taken.
 func (c *Conn) Pending() int {
-	return len(c.out) - c.outOff + len(c.wire) - c.wirOff
+	h := c.held
+	if h == nil {
+		return 0
+	}
+	return len(h.out) - h.outOff + len(h.wire) - h.wirOff
 }
 
 // ShutdownWrite sends FIN (close_notify before it, with a Layer) after what is pending.
@@ -117,9 +128,8 @@ func (c *Conn) CloseWhenFlushed() {
 	}
 	c.flags |= closing | finAfter
 	c.flags &^= paused
-	c.timer.Fire = c.closeTimeout
-	c.mark = c.tx
-	c.w.Start(&c.timer, flushTimeout)
+	c.deadline(flushTimeout, c.closeTimeout)
+	c.ending.mark = c.tx
 	c.touch()
 }
 
@@ -128,7 +138,7 @@ func (c *Conn) CloseWhenFlushed() {
 // delayed_close_timeout, for peers that are still sending.
 func (c *Conn) CloseDelayed(d time.Duration) {
 	c.flags |= keepOpen
-	c.linger = d
+	c.SetLinger(d)
 	c.CloseWhenFlushed()
 }
 
@@ -141,9 +151,9 @@ func (c *Conn) ResetWhenFlushed() {
 
 // closeTimeout ends a close that the peer holds up.
 func (c *Conn) closeTimeout() {
-	if c.flags&finSent == 0 && c.mark != c.tx {
-		c.mark = c.tx
-		c.w.Start(&c.timer, flushTimeout)
+	if e := c.ending; c.flags&finSent == 0 && e.mark != c.tx {
+		e.mark = c.tx
+		c.w.Start(&e.timer, flushTimeout)
 		return
 	}
 	c.flags |= timedOut
@@ -154,7 +164,10 @@ func (c *Conn) closeTimeout() {
 func (c *Conn) TimedOut() bool { return c.flags&timedOut != 0 }
 
 // SetLinger sets how long CloseWhenFlushed waits for the peer; 0: not at all.
-func (c *Conn) SetLinger(d time.Duration) { c.linger = d }
+// Part milliseconds count as whole ones.
+func (c *Conn) SetLinger(d time.Duration) {
+	c.linger = int32(min((d+time.Millisecond-1)/time.Millisecond, math.MaxInt32))
+}
 
 // touch puts c on the list of what is settled at the end of the turn.
 func (c *Conn) touch() {
@@ -217,13 +230,13 @@ func (c *Conn) finish() {
 	if c.flags&finSent == 0 && c.werr == 0 {
 		if c.layer != nil && c.flags&closeSealed == 0 {
 			c.flags |= closeSealed
-			c.wire = c.layer.SealClose(c.w.buffers.take(64))
+			c.hold().wire = c.layer.SealClose(c.w.buffers.take(64))
 			if !c.writeWire() {
 				return
 			}
 		}
 		c.flags |= finSent
-		sysShutdown(c.fd)
+		sysShutdown(int(c.fd))
 	}
 	if c.flags&closing == 0 {
 		return
@@ -233,22 +246,22 @@ func (c *Conn) finish() {
 		return
 	}
 	if first {
-		c.w.Start(&c.timer, c.linger)
+		c.w.Start(&c.ending.timer, time.Duration(c.linger)*time.Millisecond)
 		c.enqueue()
 	}
 }
 
 // writeOut writes pending bytes until they are gone or the kernel is full.
 func (c *Conn) writeOut() {
-	if !c.writeWire() || c.outOff == len(c.out) {
+	if !c.writeWire() || c.held == nil || c.held.outOff == len(c.held.out) {
 		return
 	}
 	if c.layer != nil {
 		c.writeSealed()
 		return
 	}
-	for c.outOff < len(c.out) {
-		n, e := sysWrite(c.fd, c.out[c.outOff:])
+	for h := c.held; h.outOff < len(h.out); {
+		n, e := sysWrite(int(c.fd), h.out[h.outOff:])
 		if e == unix.EINTR {
 			continue
 		}
@@ -256,22 +269,29 @@ func (c *Conn) writeOut() {
 			c.notWritten(e)
 			return
 		}
-		c.outOff += n
+		h.outOff += n
 		c.tx += uint64(n)
 	}
-	c.w.buffers.give(c.out)
-	c.out, c.outOff = nil, 0
+	c.allOut()
+}
+
+// allOut gives the buffer back whose bytes are all written.
+func (c *Conn) allOut() {
+	h := c.held
+	c.w.buffers.give(h.out)
+	h.out, h.outOff = nil, 0
+	c.unhold()
 }
 
 // writeSealed seals and writes pending plaintext.
 func (c *Conn) writeSealed() {
-	n := c.sealAndWrite(c.out[c.outOff:])
-	if c.out == nil {
+	n := c.sealAndWrite(c.held.out[c.held.outOff:])
+	h := c.held
+	if h == nil || h.out == nil {
 		return // the write failed
 	}
-	if c.outOff += n; c.outOff >= len(c.out) {
-		c.w.buffers.give(c.out)
-		c.out, c.outOff = nil, 0
+	if h.outOff += n; h.outOff >= len(h.out) {
+		c.allOut()
 	}
 }
 
@@ -288,12 +308,13 @@ func (c *Conn) sealAndWrite(p []byte) (n int) {
 		b := c.layer.Seal(w.seal[:0], part)
 		n += len(part)
 		c.tx += uint64(len(part))
-		k, e := sysWrite(c.fd, b)
+		k, e := sysWrite(int(c.fd), b)
 		if e != 0 {
 			k = 0
 		}
 		if k < len(b) {
-			c.wire, c.wirOff = append(w.buffers.take(len(b)-k), b[k:]...), 0
+			h := c.hold()
+			h.wire, h.wirOff = append(w.buffers.take(len(b)-k), b[k:]...), 0
 			if e == 0 {
 				e = unix.EAGAIN
 			}
@@ -306,8 +327,12 @@ func (c *Conn) sealAndWrite(p []byte) (n int) {
 
 // writeWire writes sealed bytes and reports whether all are out.
 func (c *Conn) writeWire() bool {
-	for c.wirOff < len(c.wire) {
-		n, e := sysWrite(c.fd, c.wire[c.wirOff:])
+	h := c.held
+	if h == nil || h.wire == nil {
+		return true
+	}
+	for h.wirOff < len(h.wire) {
+		n, e := sysWrite(int(c.fd), h.wire[h.wirOff:])
 		if e == unix.EINTR {
 			continue
 		}
@@ -315,12 +340,11 @@ func (c *Conn) writeWire() bool {
 			c.notWritten(e)
 			return false
 		}
-		c.wirOff += n
+		h.wirOff += n
 	}
-	if c.wire != nil {
-		c.w.buffers.give(c.wire)
-		c.wire, c.wirOff = nil, 0
-	}
+	c.w.buffers.give(h.wire)
+	h.wire, h.wirOff = nil, 0
+	c.unhold()
 	return true
 }
 
@@ -330,9 +354,9 @@ func (c *Conn) notWritten(e unix.Errno) {
 		return
 	}
 	c.flags |= blocked
-	if c.outOff > len(c.out)/2 {
-		c.out = c.out[:copy(c.out, c.out[c.outOff:])]
-		c.outOff = 0
+	if h := c.held; h.outOff > len(h.out)/2 {
+		h.out = h.out[:copy(h.out, h.out[h.outOff:])]
+		h.outOff = 0
 	}
 }
 
@@ -350,11 +374,16 @@ func (c *Conn) writeFailed(e unix.Errno) {
 }
 
 func (c *Conn) dropOut() {
-	if c.out != nil {
-		c.w.buffers.give(c.out)
+	h := c.held
+	if h == nil {
+		return
 	}
-	if c.wire != nil {
-		c.w.buffers.give(c.wire)
+	if h.out != nil {
+		c.w.buffers.give(h.out)
 	}
-	c.out, c.wire, c.outOff, c.wirOff = nil, nil, 0, 0
+	if h.wire != nil {
+		c.w.buffers.give(h.wire)
+	}
+	h.out, h.wire, h.outOff, h.wirOff = nil, nil, 0, 0
+	c.unhold()
 }

@@ -143,7 +143,7 @@ func (c *Conn) spliceOn() bool {
 	if s.moved != nil {
 		size = min(size, s.left)
 	}
-	n, e := sysSplice(c.fd, s.p.w, int(size))
+	n, e := sysSplice(int(c.fd), s.p.w, int(size))
 	switch {
 	case e == unix.EAGAIN:
 		c.flags &^= readable | hup
@@ -174,7 +174,7 @@ func (c *Conn) spliceOut() bool {
 			s.stalled(c)
 			return false
 		}
-		n, e := sysSplice(s.p.r, to.fd, s.p.n)
+		n, e := sysSplice(s.p.r, int(to.fd), s.p.n)
 		switch {
 		case e == unix.EAGAIN:
 			to.flags |= blocked
