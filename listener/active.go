@@ -56,18 +56,17 @@ type acceptor struct {
 // chain is a filter chain on one worker. Its identity outlives changes of the
 // listener that leave it alone.
 type chain struct {
-	config    *config.FilterChain
-	tls       *tlsconn.ServerContext // nil: raw
-	rates     map[*config.ConnectionRate]*connectionrate.Bucket
-	terminal  downstream.Terminal // made by the first connection
-	filters   []downstream.Filter
-	first     *conn // live connections
-	open      int
-	draining  bool
-	ended     bool // the drain time is over
-	timer     worker.Timer
-	drainFrom int64         // Worker.Now when draining began
-	drainFor  time.Duration // set when draining has an end
+	config   *config.FilterChain
+	tls      *tlsconn.ServerContext // nil: raw
+	rates    map[*config.ConnectionRate]*connectionrate.Bucket
+	terminal downstream.Terminal // made by the first connection
+	filters  []downstream.Filter
+	first    *conn // live connections
+	open     int
+	draining *downstream.Drain // nil: it doesn't
+	ended    bool              // the drain time is over
+	timer    worker.Timer
+	drainFor time.Duration // set when draining has an end
 }
 
 // newActive prepares a listener for a worker, on the control goroutine. Chains
@@ -185,7 +184,7 @@ func (o *onWorker) drainMissing(before, after *active) {
 	}
 	for _, c := range before.chains {
 		if !kept[c] {
-			c.drain(o.w, o.all.opts.DrainTime)
+			c.drain(o.w, o.all.drainOf(o.w), o.all.opts.DrainTime)
 		}
 	}
 }

@@ -6,26 +6,36 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/worker"
+	"sluice/listener/downstream"
 )
 
 // drain tells every connection of the chain to let its client go, and closes
 // those that are left after d.
-func (c *chain) drain(w *worker.Worker, d time.Duration) {
-	c.beginDrain(w)
+func (c *chain) drain(w *worker.Worker, how *downstream.Drain, d time.Duration) {
+	c.beginDrain(how)
 	c.drainFor = max(d, time.Millisecond)
 	c.startDrainTimer(w)
 }
 
-func (c *chain) beginDrain(w *worker.Worker) {
-	if c.draining {
+func (c *chain) beginDrain(how *downstream.Drain) {
+	if c.draining != nil {
 		return
 	}
-	c.draining, c.drainFrom = true, w.Now()
+	c.draining = how
 	for x := c.first; x != nil; {
 		next := x.next
 		x.tellDrain()
 		x = next
 	}
+}
+
+// drainOf is a drain that begins now.
+func (l *Listeners) drainOf(w *worker.Worker) *downstream.Drain {
+	d := &downstream.Drain{From: w.Now()}
+	if l.opts.Gradual {
+		d.Over = l.opts.DrainTime
+	}
+	return d
 }
 
 // startDrainTimer is also for connections that were still being looked at when
@@ -42,8 +52,8 @@ func (c *chain) drainEnd() {
 	c.ended = true
 	for x := c.first; x != nil; {
 		next := x.next
-		if x.OnDrainEnd != nil {
-			x.OnDrainEnd()
+		if x.Drainer != nil {
+			x.Drainer.EndDrain()
 		} else {
 			x.Conn.CloseWhenFlushed()
 		}
@@ -51,21 +61,13 @@ func (c *chain) drainEnd() {
 	}
 }
 
-// beginDrain notes that the connection's chain drains, and how.
-func (c *conn) beginDrain() {
-	c.Draining, c.DrainFrom = true, c.chain.drainFrom
-	if o := &c.lis.all.opts; o.Gradual {
-		c.DrainOver = o.DrainTime
-	}
-}
-
 func (c *conn) tellDrain() {
-	if c.Draining {
+	if c.Drain != nil {
 		return
 	}
-	c.beginDrain()
-	if tell := c.Connection.OnDrain; tell != nil {
-		tell()
+	c.Drain = c.chain.draining
+	if d := c.Drainer; d != nil {
+		d.BeginDrain()
 	}
 }
 
@@ -101,7 +103,7 @@ func (l *Listeners) Drain(ctx context.Context, inboundOnly bool) error {
 				continue
 			}
 			for _, c := range a.chains {
-				c.beginDrain(o.w)
+				c.beginDrain(l.drainOf(o.w))
 			}
 		}
 	})

@@ -133,12 +133,13 @@ func newRig(t *testing.T, change func(o *Options)) *rig {
 		r.records = append(r.records, x)
 	}}
 	o.Closed = func(c *downstream.Connection) {
-		if c.Served || c.Flag == "" && c.TransportFailure == "" && c.Termination == "" {
+		n := c.Notes()
+		if c.Served || n.Flag == "" && n.TransportFailure == "" && n.Termination == "" {
 			return
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.refused = append(r.refused, strings.TrimSpace(c.Flag+" "+c.Details+" sni="+c.SNI+" "+c.TransportFailure))
+		r.refused = append(r.refused, strings.TrimSpace(n.Flag+" "+n.Details+" sni="+c.SNI+" "+n.TransportFailure))
 	}
 	if change != nil {
 		change(&o)
@@ -502,12 +503,18 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
+// drainerFunc is told of the beginning of a drain.
+type drainerFunc func()
+
+func (f drainerFunc) BeginDrain() { f() }
+func (drainerFunc) EndDrain()     {}
+
 func TestDrainTellsTerminals(t *testing.T) {
 	told := make(chan string, 4)
 	r := newRig(t, func(o *Options) {
 		o.HTTP = func(w *worker.Worker, l *config.Listener, c *config.FilterChain, m *config.HTTPConnectionManager) downstream.Terminal {
 			return terminalFunc(func(c *downstream.Connection) {
-				c.OnDrain = func() { told <- "drain" }
+				c.Drainer = drainerFunc(func() { told <- "drain" })
 				c.Conn.SetHandler(&leaving{c})
 				told <- "serve"
 			})

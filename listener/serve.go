@@ -37,15 +37,16 @@ type conn struct {
 	lis        *active
 	chain      *chain
 	prev, next *conn
-	timer      worker.Timer
-	proxy      bool    // a PROXY header is still to be read
-	tls        bool    // tls_inspector is still to run
-	http       bool    // http_inspector is still to run
-	moved      bool    // handed off once: not again
-	pre        bool    // listener filters are looking
-	owner      *active // accepted it: limits count there
-	filterAt   int
-	noHello    string // why tls_inspector found no TLS
+	owner      *active       // accepted it: limits count there
+	timer      *worker.Timer // listener filters' time; nil: unbounded
+	filterAt   uint16
+	proxy      bool   // a PROXY header is still to be read
+	tls        bool   // tls_inspector is still to run
+	http       bool   // http_inspector is still to run
+	moved      bool   // handed off once: not again
+	pre        bool   // listener filters are looking
+	isTLS      bool   // tls_inspector found a hello
+	noHello    notTLS // why it didn't
 }
 
 func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
@@ -55,23 +56,23 @@ func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
 	}
 	c := &conn{lis: a, owner: a}
 	c.Listener = a.config
-	c.DirectSrc, c.Src = peer, peer
-	c.Start, c.Began = a.w.Now(), a.w.Wall()
+	c.Src = peer
+	c.Start, c.Began = a.w.Now(), a.w.Wall().UnixNano()
 	c.ID = a.all.nextID.Add(1)
 	c.Released = c.released
 	a.home.live++
 	c.Conn = a.w.Adopt(fd, c)
-	if c.Local = s.addr; !s.fixed {
-		c.Local = c.Conn.LocalAddr()
+	if c.Dst = s.addr; !s.fixed {
+		c.Dst = c.Conn.LocalAddr()
 	}
-	c.Dst = c.Local
+	c.Port = c.Dst.Port()
 	c.run()
 }
 
 // run starts the listener filters.
 func (c *conn) run() {
 	f := &c.lis.config.Filters
-	c.Transport = "raw_buffer"
+	c.isTLS = false
 	// Envoy adds the original_dst filter by itself where use_original_dst is set.
 	if (f.OriginalDst || c.lis.config.UseOriginalDst) && !c.Restored {
 		c.restoreDestination()
@@ -83,8 +84,10 @@ func (c *conn) run() {
 		c.pre = true
 		c.lis.count.PreActive++
 		if d := c.lis.config.FiltersTimeout; d > 0 {
-			c.timer.Fire = c.inspectTimeout
-			c.lis.w.Start(&c.timer, d)
+			if c.timer == nil {
+				c.timer = &worker.Timer{Fire: c.inspectTimeout}
+			}
+			c.lis.w.Start(c.timer, d)
 		}
 		return
 	}
@@ -100,7 +103,7 @@ func (c *conn) restoreDestination() {
 	if err != nil {
 		return // not redirected: Dst stays the socket's own
 	}
-	if dst != c.Local {
+	if dst != c.Dst {
 		c.Dst, c.Restored = dst, true
 	}
 }
@@ -148,7 +151,7 @@ func (c *conn) inspect(b []byte) (used int, v sniff.Verdict) {
 			return used, v
 		}
 	}
-	if c.http && c.Transport != "tls" {
+	if c.http && !c.isTLS {
 		if v = c.requestLine(b); v != sniff.Yes {
 			return used, v
 		}
@@ -191,6 +194,8 @@ func (c *conn) proxyHeader(b []byte) (int, sniff.Verdict) {
 	c.proxy = false
 	c.Conn.Discount(n)
 	if p.Src.IsValid() {
+		note := c.Note()
+		note.DirectSrc, note.Proxied = c.Src, true
 		c.Src, c.Dst, c.Restored = p.Src, p.Dst, true
 		f := &c.lis.config.Filters
 		c.tls = f.TLSInspector != nil && !f.TLSInspector.Disabled(c.Dst.Port())
@@ -208,16 +213,18 @@ func (c *conn) tlvs(p *sniff.Proxy) {
 			if r.Type != typ {
 				continue
 			}
-			if c.Dynamic == nil {
-				c.Dynamic = config.Metadata{}
+			n := c.Note()
+			if n.Dynamic == nil {
+				n.Dynamic = config.Metadata{}
 			}
-			if c.Dynamic[r.Namespace] == nil {
-				c.Dynamic[r.Namespace] = config.Struct{}
+			if n.Dynamic[r.Namespace] == nil {
+				n.Dynamic[r.Namespace] = config.Struct{}
 			}
-			c.Dynamic[r.Namespace][r.Key] = strings.ToValidUTF8(string(value), "!")
+			n.Dynamic[r.Namespace][r.Key] = strings.ToValidUTF8(string(value), "!")
 		}
 		if f.PassAll || bytes.IndexByte(f.Pass, typ) >= 0 {
-			c.TLVs = append(c.TLVs, whole...)
+			n := c.Note()
+			n.TLVs = append(n.TLVs, whole...)
 		}
 	})
 }
@@ -233,13 +240,13 @@ func (c *conn) clientHello(b []byte) sniff.Verdict {
 		return v
 	case sniff.No:
 		c.lis.count.TLSNotFound++
-		c.noHello = "TLS_error|error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end"
+		c.noHello = wrongVersion
 		if m := string(b[:4]); m == "GET " || m == "POST" || m == "HEAD" || m == "PUT " { // BoringSSL's check
-			c.noHello = "TLS_error|error:1000009c:SSL routines:OPENSSL_internal:HTTP_REQUEST:TLS_error_end"
+			c.noHello = httpRequest
 		}
 	case sniff.Yes:
 		c.lis.count.TLSFound++
-		c.Transport = "tls"
+		c.isTLS = true
 		c.SNI = strings.ToLower(string(h.ServerName))
 		n := c.lis.count
 		if c.SNI != "" {
@@ -294,6 +301,31 @@ func (c *conn) requestLine(b []byte) sniff.Verdict {
 	return sniff.Yes
 }
 
+// notTLS is why tls_inspector found no TLS.
+type notTLS uint8
+
+const (
+	wrongVersion notTLS = 1 + iota
+	httpRequest
+)
+
+// String is BoringSSL's error as Envoy logs it, "" if the inspector didn't run.
+func (n notTLS) String() string {
+	switch n {
+	case wrongVersion:
+		return "TLS_error|error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER:TLS_error_end"
+	case httpRequest:
+		return "TLS_error|error:1000009c:SSL routines:OPENSSL_internal:HTTP_REQUEST:TLS_error_end"
+	}
+	return ""
+}
+
+func (c *conn) stopInspecting() {
+	if c.timer != nil {
+		c.lis.w.Stop(c.timer)
+	}
+}
+
 // inspectTimeout is listener_filters_timeout.
 func (c *conn) inspectTimeout() {
 	c.lis.count.PreTimeout++
@@ -308,7 +340,7 @@ func (c *conn) inspectTimeout() {
 
 // inspected hands off to the destination's own listener, or goes on here.
 func (c *conn) inspected() {
-	c.lis.w.Stop(&c.timer)
+	c.stopInspecting()
 	if c.lis.config.UseOriginalDst && c.Restored && !c.moved {
 		if to := c.lis.home.destination(c.Dst); to != nil && to != c.lis {
 			c.moveTo(to)
@@ -325,7 +357,10 @@ func (c *conn) moveTo(to *active) {
 }
 
 func (c *conn) matchChain() {
-	m := criteria{dst: c.Dst, sni: c.SNI, transport: c.Transport, protocols: c.Protocols, direct: c.DirectSrc.Addr(), src: c.Src}
+	m := criteria{dst: c.Dst, sni: c.SNI, transport: "raw_buffer", protocols: c.Protocols, direct: c.Direct().Addr(), src: c.Src}
+	if c.isTLS {
+		m.transport = "tls"
+	}
 	ch := c.lis.find(&m)
 	if ch == nil {
 		c.lis.count.NoMatch++
@@ -342,9 +377,7 @@ func (c *conn) matchChain() {
 	if ch.drainFor > 0 {
 		ch.startDrainTimer(c.lis.w)
 	}
-	if ch.draining {
-		c.beginDrain()
-	}
+	c.Drain = ch.draining
 	if ch.ended {
 		c.end()
 		return
@@ -372,7 +405,7 @@ func (c *conn) shaken(s *tlsconn.State, err error) {
 	n := c.lis.count
 	if err != nil {
 		c.TLS = s
-		c.TransportFailure = err.Error()
+		c.Note().TransportFailure = err.Error()
 		n.failed(err)
 		c.Gone()
 		return
@@ -385,19 +418,19 @@ func (c *conn) shaken(s *tlsconn.State, err error) {
 
 // admit asks the network filters, then hands over.
 func (c *conn) admit() {
-	for c.filterAt < len(c.chain.filters) {
+	for int(c.filterAt) < len(c.chain.filters) {
 		f := c.chain.filters[c.filterAt]
 		c.filterAt++
 		switch f.Admit(&c.Connection, c.admit) {
 		case downstream.Parked:
 			return
 		case downstream.Refuse:
-			c.refuse("", c.Termination)
+			c.refuse("", c.Notes().Termination)
 			return
 		}
 	}
 	if _, late := c.chain.terminal.(*tcpproxy.Proxy); !late && !c.Guarded() {
-		c.refuse("", c.Termination)
+		c.refuse("", c.Notes().Termination)
 		return
 	}
 	c.Served = true
@@ -406,15 +439,16 @@ func (c *conn) admit() {
 
 // refuse ends a connection that no terminal will see.
 func (c *conn) refuse(flag, details string) {
-	c.Flag, c.Details = flag, details
-	if c.TransportFailure == "" && flag != "" {
-		c.TransportFailure = c.noHello // tls_inspector says why it found no TLS
+	n := c.Note()
+	n.Flag, n.Details = flag, details
+	if n.TransportFailure == "" && flag != "" {
+		n.TransportFailure = c.noHello.String()
 	}
 	c.end()
 }
 
 func (c *conn) end() {
-	c.lis.w.Stop(&c.timer)
+	c.stopInspecting()
 	c.proxy, c.tls, c.http = false, false, false
 	c.Conn.Close()
 }
@@ -435,7 +469,7 @@ func (c *conn) OnConnect(*worker.Conn, error) {}
 
 // OnClose before the terminal.
 func (c *conn) OnClose(*worker.Conn, error) {
-	c.lis.w.Stop(&c.timer)
+	c.stopInspecting()
 	c.Gone()
 }
 
@@ -460,7 +494,7 @@ func (a *active) admitted() bool {
 
 // released is the end of a connection, told by whoever had it last.
 func (c *conn) released(*downstream.Connection) {
-	c.lis.w.Stop(&c.timer)
+	c.stopInspecting()
 	c.looked()
 	if c.chain != nil {
 		c.chain.unlink(c)

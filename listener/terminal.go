@@ -11,7 +11,7 @@ type sniCluster struct{}
 
 func (sniCluster) Admit(c *downstream.Connection, _ func()) downstream.Admission {
 	if c.SNI != "" {
-		c.Cluster = c.SNI
+		c.Note().Cluster = c.SNI
 	}
 	return downstream.Pass
 }

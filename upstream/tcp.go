@@ -14,14 +14,21 @@ import (
 type Stream struct {
 	Conn    *worker.Conn
 	Host    *Host
-	TLS     *telemetry.TLS // nil: plain
-	ALPN    string         // agreed on in the handshake
+	Session *pool.Session // of the handshake; nil: plain
 	cluster *Cluster
 	closed  bool
 }
 
 // Close is Ended by our side.
 func (s *Stream) Close() { s.Ended(false) }
+
+// TLS is what the handshake told; nil: plain.
+func (s *Stream) TLS() *telemetry.TLS {
+	if s.Session == nil {
+		return nil
+	}
+	return s.Session.TLS
+}
 
 // Ended takes the connection out of the books; remote: the upstream ended it.
 func (s *Stream) Ended(remote bool) {
@@ -155,7 +162,7 @@ func (d *dialing) OnConnect(w *worker.Conn, err error) {
 		w.Write(appendProxy(nil, header, d.from))
 	}
 	if t == nil {
-		d.ready(&pool.Session{})
+		d.ready(nil)
 		return
 	}
 	o := pool.SecureOptions{Timeout: time.Duration(0)}
@@ -187,7 +194,7 @@ func (d *dialing) ready(s *pool.Session) {
 	d.h.Report(Connected)
 	d.h.Report(RequestDone)
 	d.w.PauseRead()
-	d.done(&Stream{Conn: d.w, Host: d.h, TLS: s.TLS, ALPN: s.ALPN, cluster: d.c}, nil)
+	d.done(&Stream{Conn: d.w, Host: d.h, Session: s, cluster: d.c}, nil)
 }
 
 // OnData implements worker.Handler: bytes that came before the hand-over wait.

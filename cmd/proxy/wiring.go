@@ -52,11 +52,11 @@ func (r *reporting) closed(c *downstream.Connection) {
 	if len(c.Listener.AccessLogs) == 0 {
 		return
 	}
-	facts := relay.Facts(c)
+	facts, notes := relay.Facts(c), c.Notes()
 	w := c.Conn.Worker()
-	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.Began, Start: c.Start, End: w.Now(), Remote: c.Src, Details: c.Details, Dynamic: c.Dynamic}
-	if c.Flag != "" {
-		record.Flags.Set(telemetry.FlagOf(c.Flag))
+	record := telemetry.Record{Conn: &facts, TCP: true, LogType: "NotSet", Wall: c.BeganAt(), Start: c.Start, End: w.Now(), Remote: c.Src, Details: notes.Details, Dynamic: notes.Dynamic}
+	if notes.Flag != "" {
+		record.Flags.Set(telemetry.FlagOf(notes.Flag))
 	}
 	if c.Served {
 		record.BytesIn, record.BytesOut = c.Conn.BytesRead(), c.Conn.BytesWritten()
@@ -98,5 +98,5 @@ func (r *reporting) count(w *worker.Worker, stat string, by uint64) {
 
 // peerMetadata keeps what a TCP peer told of itself: msg is valid only during the call.
 func peerMetadata(d *downstream.Connection, msg []byte) {
-	d.PeerMetadata = append([]byte(nil), msg...)
+	d.Note().PeerMetadata = append([]byte(nil), msg...)
 }

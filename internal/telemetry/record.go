@@ -35,7 +35,6 @@ type Conn struct {
 	Termination   string // connection termination details
 	HandshakeDone int64  // monotonic ns, 0: none
 	Peer          *Peer  // from TCP metadata exchange
-	RemoteReset   bool
 	LocalReason   string // why the proxy closed it
 }
 

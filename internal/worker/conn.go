@@ -82,7 +82,6 @@ type Conn struct {
 	layer  Layer
 	held   *held // nil: no bytes are here
 	ending *ending
-	err    error // what OnClose or OnConnect will say
 	splice *splice
 	feeder *Conn // whose splice writes to this conn
 	rx, tx uint64
@@ -103,10 +102,12 @@ type held struct {
 	wirOff int
 }
 
-// ending times what may not last: a connect, then the flush and the lingering close.
+// ending times what may not last, a connect, then the flush and the lingering
+// close, and keeps why the end came.
 type ending struct {
 	timer Timer
 	mark  uint64 // bytes written when the flush was last looked at
+	err   error  // what OnClose or OnConnect will say
 }
 
 // hold gives the place for bytes.
@@ -125,13 +126,27 @@ func (c *Conn) unhold() {
 	}
 }
 
-// deadline starts the timer of what may not last.
-func (c *Conn) deadline(d time.Duration, fire func()) {
+// ends gives the place for what concerns the end.
+func (c *Conn) ends() *ending {
 	if c.ending == nil {
 		c.ending = &ending{}
 	}
-	c.ending.timer.Fire = fire
-	c.w.Start(&c.ending.timer, d)
+	return c.ending
+}
+
+// why is what the end's last call will say.
+func (c *Conn) why() error {
+	if c.ending == nil {
+		return nil
+	}
+	return c.ending.err
+}
+
+// deadline starts the timer of what may not last.
+func (c *Conn) deadline(d time.Duration, fire func()) {
+	t := &c.ends().timer
+	t.Fire = fire
+	c.w.Start(t, d)
 }
 
 func (c *Conn) stopDeadline() {
@@ -492,7 +507,7 @@ func (c *Conn) fail(err error) {
 	if c.flags&dead != 0 {
 		return
 	}
-	c.err = err
+	c.ends().err = err
 	c.release()
 }
 
@@ -500,7 +515,9 @@ func (c *Conn) fail(err error) {
 // later in the turn.
 func (c *Conn) Close() {
 	if c.flags&dead == 0 {
-		c.err = nil
+		if c.ending != nil {
+			c.ending.err = nil
+		}
 		c.release()
 	}
 }

@@ -59,7 +59,7 @@ func (w *Worker) Dial(addr netip.AddrPort, pipe string, o DialOptions, h Handler
 
 // failDial ends a dial that has no registered socket.
 func (c *Conn) failDial(err error) *Conn {
-	c.err = err
+	c.ends().err = err
 	c.flags |= dead
 	c.touch()
 	return c

@@ -39,9 +39,10 @@ type Listening struct {
 func (w *Worker) Listen(fd int, accept func(fd int, peer netip.AddrPort)) (*Listening, error) {
 	l := &Listening{w: w, fd: fd, accept: accept}
 	l.timer.Fire = func() { epollCtl(w.ep, unix.EPOLL_CTL_MOD, fd, unix.EPOLLIN, w.fds[fd].gen) }
-	if err := w.register(fd, entry{lis: l}, unix.EPOLLIN); err != nil {
+	if err := w.register(fd, entry{accepts: true}, unix.EPOLLIN); err != nil {
 		return nil, err
 	}
+	w.listening[fd] = l
 	return l, nil
 }
 
@@ -75,6 +76,7 @@ func (l *Listening) Close() {
 	l.closed = true
 	l.w.Stop(&l.timer)
 	l.w.fds[l.fd] = entry{}
+	delete(l.w.listening, l.fd)
 	sysClose(l.fd)
 }
 

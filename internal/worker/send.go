@@ -209,12 +209,12 @@ func (c *Conn) tell() {
 	}
 	c.flags |= told
 	if c.flags&connecting != 0 {
-		if c.err != nil {
-			c.h.OnConnect(c, c.err)
+		if err := c.why(); err != nil {
+			c.h.OnConnect(c, err)
 		}
 		return
 	}
-	c.h.OnClose(c, c.err)
+	c.h.OnClose(c, c.why())
 }
 
 // finish sends FIN once everything pending is out, and closes if that is wanted.

@@ -46,40 +46,41 @@ type Options struct {
 
 // Worker is one event loop. See the package comment for what may be called from where.
 type Worker struct {
-	opts     Options
-	ep, efd  int
-	events   []unix.EpollEvent
-	fds      []entry
-	gen      int32
-	in       []byte // shared read buffer: carried bytes, then what a read gave
-	seal     []byte // shared buffer for sealed records
-	scratch  []byte
-	buffers  bufferPool
-	pipes    pipePool
-	mail     mailbox
-	wheel    wheel
-	deferred *Deferred
-	lastDef  *Deferred
-	dirty    []*Conn // have output, or a close or drain to report
-	again    []*Conn // have bytes to present or a read budget that ran out
-	spareA   []*Conn
-	spareD   []*Conn
-	base     time.Time
-	wall     time.Time
-	now      int64
-	stage    string
-	lastLog  int64
-	stalls   uint64
-	conns    int
-	accepts  AcceptCounters
+	opts      Options
+	ep, efd   int
+	events    []unix.EpollEvent
+	fds       []entry
+	gen       int32
+	listening map[int]*Listening // by descriptor
+	in        []byte             // shared read buffer: carried bytes, then what a read gave
+	seal      []byte             // shared buffer for sealed records
+	scratch   []byte
+	buffers   bufferPool
+	pipes     pipePool
+	mail      mailbox
+	wheel     wheel
+	deferred  *Deferred
+	lastDef   *Deferred
+	dirty     []*Conn // have output, or a close or drain to report
+	again     []*Conn // have bytes to present or a read budget that ran out
+	spareA    []*Conn
+	spareD    []*Conn
+	base      time.Time
+	wall      time.Time
+	now       int64
+	stage     string
+	lastLog   int64
+	stalls    uint64
+	conns     int
+	accepts   AcceptCounters
 }
 
 // entry is what a descriptor belongs to. gen tells a reused descriptor's events
 // from those of its predecessor, which epoll may still hold in the same batch.
 type entry struct {
-	conn *Conn
-	lis  *Listening
-	gen  int32
+	conn    *Conn
+	gen     int32
+	accepts bool // a listening socket, see Worker.listening
 }
 
 // New makes a worker's epoll instance and eventfd. It starts nothing: Run does.
@@ -95,9 +96,10 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		opts: o, ep: ep, efd: efd,
-		events: make([]unix.EpollEvent, eventsPerTurn),
-		in:     make([]byte, maxCarry+bigRead),
-		base:   o.Base,
+		events:    make([]unix.EpollEvent, eventsPerTurn),
+		in:        make([]byte, maxCarry+bigRead),
+		base:      o.Base,
+		listening: map[int]*Listening{},
 	}
 	if o.Base.IsZero() {
 		w.base = time.Now()
@@ -238,8 +240,8 @@ func (w *Worker) dispatch(ev *unix.EpollEvent) {
 	switch e := &w.fds[fd]; {
 	case e.conn != nil:
 		e.conn.event(ev.Events)
-	case e.lis != nil:
-		e.lis.acceptMany()
+	case e.accepts:
+		w.listening[fd].acceptMany()
 	}
 }
 
@@ -307,7 +309,7 @@ func (w *Worker) register(fd int, e entry, events uint32) error {
 
 func (w *Worker) closeAll() {
 	for fd := range w.fds {
-		if e := &w.fds[fd]; e.conn != nil || e.lis != nil {
+		if e := &w.fds[fd]; e.conn != nil || e.accepts {
 			*e = entry{}
 			unix.Close(fd)
 		}

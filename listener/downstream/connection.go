@@ -28,18 +28,14 @@ type Connection struct {
 	Listener *config.Listener
 	Chain    *config.FilterChain // chosen when the connection came; never changes
 
-	// Src is the client: of the PROXY header if there was one, else DirectSrc.
+	// Src is the client: of the PROXY header if there was one, else the socket's
+	// peer. It is zero on a Unix socket.
 	Src netip.AddrPort
-	// DirectSrc is the socket's peer. Both are zero on a Unix socket.
-	DirectSrc netip.AddrPort
 	// Dst is where the client meant to go: the restored original destination or
-	// the PROXY header's, else Local.
-	Dst      netip.AddrPort
-	Local    netip.AddrPort // the socket's own address
-	Restored bool           // Dst is not Local
+	// the PROXY header's, else the socket's own address.
+	Dst netip.AddrPort
 
 	// What the inspectors saw; empty when they didn't run or found nothing.
-	Transport string   // "tls", "raw_buffer" or ""
 	SNI       string   // lower-case
 	Protocols []string // offered by ALPN, or the HTTP version http_inspector saw
 
@@ -47,11 +43,53 @@ type Connection struct {
 
 	// ID numbers the process's connections (%CONNECTION_ID%).
 	ID    uint64
-	Start int64     // Worker.Now at accept
-	Began time.Time // wall clock at accept
+	Start int64 // Worker.Now at accept
+	Began int64 // wall clock at accept, in nanoseconds since 1970
 
-	// Dynamic is dynamic metadata that listener and network filters set, by name
-	// space; nil when there is none.
+	// Guard is what filters that judge by the first bytes have left to say; nil:
+	// nothing. A terminal asks Guarded.
+	Guard func(c *Connection) bool
+
+	// Drainer is set by a terminal that has something to do for a drain; nil: a
+	// connection still there at its end is closed with Conn.CloseWhenFlushed.
+	Drainer Drainer
+	// Drain is set before Drainer is told, and at Serve if it began earlier; nil: no drain.
+	Drain *Drain
+
+	// Released is the listener's; terminals call Gone.
+	Released func(c *Connection)
+	notes    *Notes
+
+	Port     uint16 // of the socket's own address; 0 on a Unix socket
+	Restored bool   // Dst is not the socket's own address
+	Served   bool   // the terminal took the connection over
+	gone     bool
+}
+
+// Drain spreads the notices over a gradual drain: an HTTP connection is told to
+// close with a chance that grows from 0 at From (Worker.Now) to 1 an Over later.
+// Over 0: at once.
+type Drain struct {
+	From int64
+	Over time.Duration
+}
+
+// Drainer is the terminal's part in a drain of the chain or the listener.
+type Drainer interface {
+	// BeginDrain lets the client go soon (GOAWAY, connection: close).
+	BeginDrain()
+	// EndDrain closes what is still there at the end of the drain time.
+	EndDrain()
+}
+
+// Notes are what few connections have. They are apart because an idle
+// connection costs its size.
+type Notes struct {
+	// DirectSrc is the socket's peer where a PROXY header named another client
+	// (Proxied).
+	DirectSrc netip.AddrPort
+	Proxied   bool
+	// Dynamic is dynamic metadata that listener and network filters set, by name space.
 	Dynamic config.Metadata
 	// PeerMetadata is the protobuf Any that istio.metadata_exchange received; nil: nothing.
 	PeerMetadata []byte
@@ -59,11 +97,6 @@ type Connection struct {
 	TLVs []byte
 	// Cluster overrides the terminal's (sni_cluster); "" doesn't.
 	Cluster string
-
-	// Guard is what filters that judge by the first bytes have left to say; nil:
-	// nothing. A terminal asks Guarded.
-	Guard func(c *Connection) bool
-
 	// Termination is %CONNECTION_TERMINATION_DETAILS%, TransportFailure
 	// %DOWNSTREAM_TRANSPORT_FAILURE_REASON%; "" when there is none.
 	Termination      string
@@ -71,27 +104,34 @@ type Connection struct {
 	// Flag and Details are Envoy's response flag and details of a connection that
 	// ended before its terminal: "NR", "filter_chain_not_found".
 	Flag, Details string
-	// Served is set when the terminal took the connection over.
-	Served bool
-
-	// OnDrain, set by the terminal in Serve, is called when the chain or the
-	// listener begins to drain: let the client go soon (GOAWAY, connection:
-	// close). A connection still there at the end of the drain time is closed
-	// with Conn.CloseWhenFlushed, or by OnDrainEnd if that is set. nil: only that.
-	OnDrain    func()
-	OnDrainEnd func()
-	// Draining is set before OnDrain is called, and at Serve if it began earlier.
-	Draining bool
-	// DrainFrom and DrainOver spread the notices over a gradual drain: an HTTP
-	// connection is told to close with a chance that grows from 0 at DrainFrom
-	// (Worker.Now) to 1 a DrainOver later. DrainOver 0: at once.
-	DrainFrom int64
-	DrainOver time.Duration
-
-	// Released is the listener's; terminals call Gone.
-	Released func(c *Connection)
-	gone     bool
 }
+
+// Notes gives what was noted, for reading.
+func (c *Connection) Notes() Notes {
+	if c.notes == nil {
+		return Notes{}
+	}
+	return *c.notes
+}
+
+// Note gives the place to write to.
+func (c *Connection) Note() *Notes {
+	if c.notes == nil {
+		c.notes = &Notes{}
+	}
+	return c.notes
+}
+
+// Direct is the socket's peer, zero on a Unix socket.
+func (c *Connection) Direct() netip.AddrPort {
+	if c.notes != nil && c.notes.Proxied {
+		return c.notes.DirectSrc
+	}
+	return c.Src
+}
+
+// BeganAt is the wall clock at accept.
+func (c *Connection) BeganAt() time.Time { return time.Unix(0, c.Began) }
 
 // Guarded asks the filters that decide at the client's first bytes, or its FIN,
 // and forgets them. A terminal that connects upstream before it reads (tcpproxy)

@@ -45,7 +45,7 @@ func (t *attempt) start(h *upstream.Host) {
 	t.active = true
 	r.rec.HostMetadata, r.rec.HostLB, r.rec.Workload = h.Endpoint.Metadata, h.Endpoint.LB, h.Endpoint.Workload
 	t.wait.Priority = r.route.Config.Action.Priority
-	t.opts = upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.conn.facts.ID}
+	t.opts = upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.facts.ID}
 	if r.cluster.Config.AutoSNI {
 		t.opts.Host = string(r.head.Authority())
 	}

@@ -36,34 +36,53 @@ type conn struct {
 	h1     *h1.Server // nil unless HTTP/1
 	h2     *h2.Server // nil unless HTTP/2
 	group  *telemetry.Group
-	facts  telemetry.Conn
-	xfcc   []byte // our element of x-forwarded-client-cert, made once
+	tls    *telemetry.TLS  // what the handshake told; nil: plain
+	peer   *telemetry.Peer // what a metadata exchange told
+	xfcc   []byte          // our element of x-forwarded-client-cert, made once
 
 	lastRx   uint64 // bytes of the connection when the last request ended
 	lastTx   uint64
-	active   int
-	requests int
+	active   uint32
+	requests uint32
 	draining bool
 	closed   bool
 	late     bool // closed while the client may still be sending
 	out      endpoint
-	pings    pool.Keepalive
-	flush    worker.Timer  // of answers that the client doesn't take
+	pings    *pool.Keepalive
+	flush    clock         // of answers that the client doesn't take
 	stall    time.Duration // its period
+	headers  clock
+	duration clock
+	drain    clock
 	idle     worker.Timer
-	headers  worker.Timer
-	duration worker.Timer
-	drain    worker.Timer
 }
+
+// clock is a timer that most connections never start.
+type clock struct{ t *worker.Timer }
+
+func (k *clock) start(w *worker.Worker, d time.Duration, fire func()) {
+	if k.t == nil {
+		k.t = &worker.Timer{Fire: fire}
+	}
+	w.Start(k.t, d)
+}
+
+func (k *clock) stop(w *worker.Worker) {
+	if k.t != nil {
+		w.Stop(k.t)
+	}
+}
+
+func (k *clock) active() bool { return k.t != nil && k.t.Active() }
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 func newConn(p *Proxy, l *local, d *downstream.Connection) {
 	c := &conn{proxy: p, local: l, down: d, wire: d.Conn, group: p.group(l)}
-	c.facts = relay.Facts(d)
+	if f := relay.Facts(d); f.TLS != nil || f.Peer != nil {
+		c.tls, c.peer = f.TLS, f.Peer
+	}
 	c.out = endpoint{Conn: c.wire, of: c}
-	c.flush.Fire = c.onStalled
-	c.idle.Fire, c.headers.Fire, c.duration.Fire, c.drain.Fire = c.onIdle, c.onSlowHead, c.onDuration, c.onDrained
 	v := c.group.Values
 	v[cxTotal]++
 	v[cxActive]++
@@ -72,12 +91,12 @@ func newConn(p *Proxy, l *local, d *downstream.Connection) {
 	}
 	c.wire.SetLinger(p.config.DelayedCloseTimeout)
 	if t := p.config.MaxConnDuration; t > 0 {
-		l.worker.Start(&c.duration, t)
+		c.duration.start(l.worker, t, c.onDuration)
 	}
 	c.rest()
-	d.OnDrain = c.onListenerDrain
-	if d.Draining {
-		c.onListenerDrain()
+	d.Drainer = c
+	if d.Drain != nil {
+		c.BeginDrain()
 	}
 	c.wire.SetHandler(c)
 }
@@ -124,6 +143,7 @@ func (c *conn) speakHTTP2(begins bool) {
 	c.group.Values[cxHTTP2Total]++
 	c.group.Values[cxHTTP2Active]++
 	if o := &c.proxy.config.HTTP2; o.KeepaliveTimeout > 0 {
+		c.pings = &pool.Keepalive{}
 		c.h2.OnPingAck = c.pings.Acked
 		c.pings.Start(c.local.worker, c.h2, o.KeepaliveInterval, o.KeepaliveTimeout, c.unanswered)
 	}
@@ -144,8 +164,8 @@ func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 		if c.engine == nil {
 			return len(b)
 		}
-		if d := c.down; !c.draining && d.Draining {
-			c.onListenerDrain()
+		if d := c.down; !c.draining && d.Drain != nil {
+			c.BeginDrain()
 		}
 	}
 	c.group.Values[rxBytes] += uint64(len(b))
@@ -172,10 +192,10 @@ func flooded(err error) bool {
 func (c *conn) watchHead() {
 	w := c.local.worker
 	switch in := c.h1.InHead(); {
-	case in && !c.headers.Active():
-		w.Start(&c.headers, c.proxy.config.RequestHeadersTime)
+	case in && !c.headers.active():
+		c.headers.start(w, c.proxy.config.RequestHeadersTime, c.onSlowHead)
 	case !in:
-		w.Stop(&c.headers)
+		c.headers.stop(w)
 	}
 }
 
@@ -188,7 +208,6 @@ func (c *conn) onSlowHead() {
 
 // OnEOF implements worker.Handler.
 func (c *conn) OnEOF(w *worker.Conn) {
-	c.facts.RemoteReset = false
 	if c.engine != nil {
 		if c.busy() {
 			c.group.Values[cxDestroyRemoteActive]++
@@ -226,11 +245,12 @@ func (c *conn) OnClose(w *worker.Conn, err error) {
 	}
 	l := c.local.worker
 	l.Stop(&c.idle)
-	l.Stop(&c.headers)
-	l.Stop(&c.duration)
-	l.Stop(&c.drain)
-	l.Stop(&c.flush)
-	c.pings.Stop()
+	for _, k := range [...]*clock{&c.headers, &c.duration, &c.drain, &c.flush} {
+		k.stop(l)
+	}
+	if c.pings != nil {
+		c.pings.Stop()
+	}
 	v := c.group.Values
 	if c.late && w.TimedOut() {
 		v[cxDelayedClose]++
@@ -254,12 +274,12 @@ func (c *conn) OnClose(w *worker.Conn, err error) {
 func (c *conn) OnStream(s httpmsg.Stream) httpmsg.Receiver {
 	w := c.local.worker
 	w.Stop(&c.idle)
-	w.Stop(&c.headers)
+	c.headers.stop(w)
 	c.active++
 	c.requests++
 	r := c.local.take()
 	r.begin(c, s)
-	if m := c.proxy.config.MaxRequestsPerConn; m > 0 && c.requests >= m && !c.draining {
+	if m := c.proxy.config.MaxRequestsPerConn; m > 0 && c.requests >= uint32(m) && !c.draining {
 		c.group.Values[cxMaxRequests]++
 		if c.h2 != nil {
 			c.leave()
@@ -295,6 +315,9 @@ func (c *conn) requestOver() {
 
 func (c *conn) rest() {
 	if d := c.proxy.config.IdleTimeout; d > 0 {
+		if c.idle.Fire == nil {
+			c.idle.Fire = c.onIdle
+		}
 		c.local.worker.Start(&c.idle, d)
 	}
 }
@@ -333,15 +356,15 @@ func (c *conn) watchFlush(d time.Duration) {
 	if f := c.proxy.config.StreamFlushTimeout; f > 0 {
 		d = f
 	}
-	if d > 0 && !c.flush.Active() {
+	if d > 0 && !c.flush.active() {
 		c.stall = max(d/2, time.Millisecond) // two sweeps
-		c.local.worker.Start(&c.flush, c.stall)
+		c.flush.start(c.local.worker, c.stall, c.onStalled)
 	}
 }
 
 func (c *conn) onStalled() {
 	if c.h2 != nil && !c.closed && c.h2.SweepStalled() {
-		c.local.worker.Start(&c.flush, c.stall)
+		c.flush.start(c.local.worker, c.stall, c.onStalled)
 	}
 }
 
@@ -352,8 +375,8 @@ func (c *conn) leave() {
 		return
 	}
 	c.startDrain()
-	if !c.drain.Active() {
-		c.local.worker.Start(&c.drain, c.drainTimeout())
+	if !c.drain.active() {
+		c.drain.start(c.local.worker, c.drainTimeout(), c.onDrained)
 	}
 }
 
@@ -377,30 +400,33 @@ func (c *conn) onDrained() {
 	}
 }
 
-// onListenerDrain is the beginning of a drain. HTTP/2 can tell the client at
+// BeginDrain implements downstream.Drainer. HTTP/2 can tell the client at
 // once; HTTP/1 tells it with the next response, and a connection closed before
 // would race the client's next request. The end of the drain time closes what is
 // left.
-func (c *conn) onListenerDrain() {
-	if c.h2 != nil && c.down.DrainOver == 0 {
+func (c *conn) BeginDrain() {
+	if c.h2 != nil && c.down.Drain.Over == 0 {
 		c.drainClose()
 	}
 }
+
+// EndDrain implements downstream.Drainer.
+func (c *conn) EndDrain() { c.wire.CloseWhenFlushed() }
 
 // drainClose, called before each response, lets the client go once the listener
 // drains: at once, or in a gradual drain with a chance that grows.
 func (c *conn) drainClose() {
 	d := c.down
-	if !d.Draining || c.draining || c.engine == nil {
+	if d.Drain == nil || c.draining || c.engine == nil {
 		return
 	}
-	if over := int64(d.DrainOver); over > 0 && rand.Int64N(over) >= c.local.worker.Now()-d.DrainFrom {
+	if over := int64(d.Drain.Over); over > 0 && rand.Int64N(over) >= c.local.worker.Now()-d.Drain.From {
 		return
 	}
 	c.group.Values[cxDrainClose]++
 	c.startDrain()
 	if c.h2 != nil { // the GOAWAY that names the last request comes a drain timeout later
-		c.local.worker.Start(&c.drain, c.drainTimeout())
+		c.drain.start(c.local.worker, c.drainTimeout(), c.onDrained)
 	}
 }
 

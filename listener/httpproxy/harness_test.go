@@ -137,10 +137,10 @@ func (b *bench) listen(p *Proxy) {
 	b.worker.Post(func() {
 		_, err := b.worker.Listen(fd, func(fd int, peer netip.AddrPort) {
 			id++
-			c := &downstream.Connection{ID: id, Src: peer, DirectSrc: peer, Start: b.worker.Now(), Began: b.worker.Wall()}
+			c := &downstream.Connection{ID: id, Src: peer, Start: b.worker.Now(), Began: b.worker.Wall().UnixNano()}
 			c.Conn = b.worker.Adopt(fd, waitHandler{})
-			c.Local = c.Conn.LocalAddr()
-			c.Dst = c.Local
+			c.Dst = c.Conn.LocalAddr()
+			c.Port = c.Dst.Port()
 			p.Serve(c)
 		})
 		done <- err

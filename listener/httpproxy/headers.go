@@ -213,7 +213,7 @@ func (r *request) hashCookie(p *config.HashPolicy) (uint64, bool) {
 		return 0, false
 	}
 	d := r.conn.down
-	text := d.Src.String() + d.Dst.String() + r.conn.facts.Listener
+	text := d.Src.String() + d.Dst.String() + r.facts.Listener
 	sum := balance.Hash64([]byte(text), 0)
 	value := hexText(sum)
 	r.newCookies = append(r.newCookies, setCookie(p, value))

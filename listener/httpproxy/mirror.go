@@ -113,7 +113,7 @@ func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
 	s.timer.Fire = s.late
 	r.shadows = append(r.shadows, s)
 	s.host.Active++
-	o := upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.conn.facts.ID,
+	o := upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.facts.ID,
 		Host: string(s.head.Authority())}
 	c.Acquire(s.host, &s.wait, &o)
 }

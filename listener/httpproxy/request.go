@@ -8,6 +8,7 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/filter"
+	"sluice/listener/relay"
 	"sluice/listener/route"
 	"sluice/upstream"
 )
@@ -22,11 +23,12 @@ type request struct {
 	table *table
 	down  httpmsg.Stream
 
-	head httpmsg.Head // the request, as it goes upstream
-	resp httpmsg.Head
-	tail httpmsg.Head // the response's trailers
-	last httpmsg.Head // the request's trailers, kept for a retry
-	rec  telemetry.Record
+	head  httpmsg.Head // the request, as it goes upstream
+	resp  httpmsg.Head
+	tail  httpmsg.Head // the response's trailers
+	last  httpmsg.Head // the request's trailers, kept for a retry
+	rec   telemetry.Record
+	facts telemetry.Conn // rec.Conn: made for each request, so that an idle connection needn't hold it
 
 	x     filter.Exchange
 	slots []filter.Slot
@@ -95,7 +97,9 @@ func (r *request) begin(c *conn, s httpmsg.Stream) {
 	r.table = c.proxy.routes.table.Load()
 	r.chain, r.weighted = c.proxy.filters(), -1
 	r.over = false
-	r.rec.Conn = &c.facts
+	r.facts = relay.Plain(c.down)
+	r.facts.TLS, r.facts.Peer = c.tls, c.peer
+	r.rec.Conn = &r.facts
 	r.rec.Start, r.rec.Wall = l.worker.Now(), l.worker.Wall()
 	r.rec.StreamID = l.uuid()
 	r.rec.Protocol = telemetry.HTTP11
@@ -136,6 +140,7 @@ func (r *request) clear() {
 	r.tail.Reset()
 	r.last.Reset()
 	r.rec.Reset()
+	r.facts = telemetry.Conn{}
 	x := &r.x
 	x.Conn, x.Route, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, ""
 	x.End, x.Local = false, false

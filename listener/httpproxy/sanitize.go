@@ -86,7 +86,7 @@ func (r *request) localPort() string {
 	d := r.conn.down
 	p := d.Dst.Port()
 	if p == 0 {
-		p = d.Local.Port()
+		p = d.Port
 	}
 	return strconv.Itoa(int(p))
 }
@@ -341,7 +341,7 @@ func (r *request) requestID(edge bool) {
 
 // clientCert settles x-forwarded-client-cert.
 func (r *request) clientCert() {
-	m, t, h := r.proxy.config, r.conn.facts.TLS, &r.head
+	m, t, h := r.proxy.config, r.conn.tls, &r.head
 	if m.ForwardClientCert == config.XFCCAlwaysForwardOnly {
 		return
 	}

@@ -60,7 +60,7 @@ func (r *request) dialTunnel(q *upstream.Query) {
 		}
 		t := &tcpStream{r: r, s: s}
 		r.up.host, r.up.stream, r.up.conn, r.up.sent = s.Host, t, nil, true
-		r.rec.UpstreamHost, r.rec.UpstreamLocal, r.rec.UpstreamTLS = s.Host.Name, s.Conn.LocalAddr(), s.TLS
+		r.rec.UpstreamHost, r.rec.UpstreamLocal, r.rec.UpstreamTLS = s.Host.Name, s.Conn.LocalAddr(), s.TLS()
 		s.Conn.SetHandler(t)
 		s.Conn.ResumeRead()
 		var h httpmsg.Head

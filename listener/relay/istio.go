@@ -37,7 +37,7 @@ func known(t *tcpproxy.Record) bool {
 	if l := d.Listener; l == nil || l.Direction != config.Inbound {
 		return t.UpstreamPeer == nil || t.UpstreamPeer.Metadata != nil
 	}
-	if d.PeerMetadata != nil || d.TLS == nil || d.Chain == nil {
+	if d.Notes().PeerMetadata != nil || d.TLS == nil || d.Chain == nil {
 		return true
 	}
 	for _, f := range d.Chain.Filters {
@@ -70,7 +70,7 @@ func (p *Reports) countIstio(w *onWorker, t *tcpproxy.Record, r *telemetry.Recor
 	if !ok {
 		x, _ = p.stats.LoadOrStore(s, istiostats.New(s, p.Node, r.Conn.Direction))
 	}
-	n, opened, closed := &t.Reported, uint64(0), uint64(0)
+	n, opened, closed := t.Reported, uint64(0), uint64(0)
 	if !n.Opened {
 		opened = 1
 	}

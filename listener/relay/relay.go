@@ -30,7 +30,7 @@ func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 			return clusters.Local(w.Index()).Refuse(func() { done(tcpproxy.Upstream{}, &tcpproxy.Failure{Flag: "NC"}) })
 		}
 		var q upstream.Query
-		q.From = &upstream.From{Src: d.Src, Dst: d.Dst, TLVs: d.TLVs}
+		q.From = &upstream.From{Src: d.Src, Dst: d.Dst, TLVs: d.Notes().TLVs}
 		if d.Restored {
 			q.OriginalDst = d.Dst
 		}
@@ -46,7 +46,7 @@ func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 				done(tcpproxy.Upstream{}, failure(c, err))
 				return
 			}
-			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Cluster: c.Config.Name, TLS: s.TLS, Peer: exchange(c.Config, s, frame),
+			done(tcpproxy.Upstream{Conn: s.Conn, Host: s.Host.Endpoint, Remote: &s.Host.Addr, Cluster: c.Config.Name, TLS: s.TLS(), Peer: exchange(c.Config, s, frame),
 				Closed: s.Ended}, nil)
 		})
 	}
@@ -56,7 +56,7 @@ func Connect(clusters *upstream.Clusters, frame []byte) tcpproxy.Connect {
 // byte of it was opened yet: the handshake ended in this very call.
 func exchange(c *config.Cluster, s *upstream.Stream, frame []byte) *tcpproxy.Peer {
 	x := c.TCPExchange
-	if x == nil || s.ALPN != x.Protocol || s.Conn.Layer() == nil {
+	if x == nil || s.Session == nil || s.Session.ALPN != x.Protocol || s.Conn.Layer() == nil {
 		return nil
 	}
 	p := &tcpproxy.Peer{}
@@ -151,10 +151,10 @@ func (p *Reports) record(t *tcpproxy.Record) *telemetry.Record {
 	d := t.Downstream
 	facts := Facts(d)
 	facts.Remote = d.Src
-	r := &telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.Began, Start: t.Start, End: t.End,
+	r := &telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.BeganAt(), Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
-		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Dynamic}
+		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Notes().Dynamic}
 	if t.UpstreamRemote.IsValid() {
 		r.UpstreamHost = netip.AddrPortFrom(t.UpstreamRemote.Addr().Unmap(), t.UpstreamRemote.Port()).String()
 	}
@@ -179,24 +179,33 @@ func (p *Reports) record(t *tcpproxy.Record) *telemetry.Record {
 	return r
 }
 
-// Facts are what telemetry wants to know of a downstream connection.
-func Facts(d *downstream.Connection) telemetry.Conn {
-	f := telemetry.Conn{ID: d.ID, Start: d.Start, Local: d.Dst, Remote: d.Src, Direct: d.DirectSrc, SNI: d.SNI, Failure: d.TransportFailure,
-		Termination: d.Termination}
+// Plain are the Facts that cost nothing to make: all but TLS and Peer.
+func Plain(d *downstream.Connection) telemetry.Conn {
+	n := d.Notes()
+	f := telemetry.Conn{ID: d.ID, Start: d.Start, Local: d.Dst, Remote: d.Src, Direct: d.Direct(), SNI: d.SNI, Failure: n.TransportFailure,
+		Termination: n.Termination}
 	if d.Listener != nil {
 		f.Listener, f.StatPrefix, f.Direction = d.Listener.Name, d.Listener.StatPrefix, d.Listener.Direction
 	}
 	if d.Chain != nil {
 		f.Chain = d.Chain.Name
 	}
-	if d.PeerMetadata != nil {
-		f.Peer = telemetry.ParsePeerAny(d.PeerMetadata)
+	if d.TLS != nil {
+		f.ALPN = d.TLS.ALPN
+	}
+	return f
+}
+
+// Facts are what telemetry wants to know of a downstream connection.
+func Facts(d *downstream.Connection) telemetry.Conn {
+	f := Plain(d)
+	if m := d.Notes().PeerMetadata; m != nil {
+		f.Peer = telemetry.ParsePeerAny(m)
 	}
 	t := d.TLS
 	if t == nil {
 		return f
 	}
-	f.ALPN = t.ALPN
 	f.TLS = &telemetry.TLS{Version: telemetry.VersionName(t.Version), Cipher: telemetry.CipherName(t.Cipher),
 		SessionID: t.Session, PeerURI: t.PeerURIs, PeerDNS: t.PeerDNS, LocalURI: t.LocalURIs, LocalDNS: t.LocalDNS,
 		PeerSubject: t.PeerSubject, PeerIssuer: t.PeerIssuer, LocalSubject: t.LocalSubject, PeerSum: t.PeerHash,

@@ -70,7 +70,7 @@ func serve(t *testing.T, f *config.TCPProxy, change func(c *config.Cluster), to 
 			r.records = append(r.records, x)
 		}})
 		w.Listen(fd, func(fd int, peer netip.AddrPort) {
-			d := &downstream.Connection{Src: peer, Dst: netip.MustParseAddrPort("10.0.0.2:80"), ID: 1, Start: w.Now(), Began: w.Wall()}
+			d := &downstream.Connection{Src: peer, Dst: netip.MustParseAddrPort("10.0.0.2:80"), ID: 1, Start: w.Now(), Began: w.Wall().UnixNano()}
 			d.Conn = w.Adopt(fd, idle{})
 			p.Serve(d)
 		})

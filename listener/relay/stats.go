@@ -59,23 +59,23 @@ func (p *Reports) Live(w *worker.Worker) *tcpproxy.Live { return &p.workers[w.In
 
 // moved counts what moved since the last call.
 func (p *Reports) moved(worker int, t *tcpproxy.Record) {
-	v, was := p.workers[worker].group(t.Filter).Values, &t.Counted
+	v, was := p.workers[worker].group(t.Filter).Values, t.Counted
 	v[cxRx] += t.Received - was.Received
 	v[cxTx] += t.Sent - was.Sent
-	v[cxPaused] += t.Paused - was.Paused
-	v[cxResumed] += t.Resumed - was.Resumed
+	v[cxPaused] += uint64(t.Paused - was.Paused)
+	v[cxResumed] += uint64(t.Resumed - was.Resumed)
 	// Of a tunnel the pool counts what goes over the wire.
 	if c := p.clusters.Local(worker).Get(t.Cluster); c != nil && t.Filter.TunnelHost == nil {
 		s := c.Stats
 		s[pool.CxRxBytes] += t.UpstreamReceived - was.UpstreamReceived
 		s[pool.CxTxBytes] += t.UpstreamSent - was.UpstreamSent
-		s[pool.FlowPaused] += t.UpstreamPaused - was.UpstreamPaused
-		s[pool.FlowResumed] += t.UpstreamResumed - was.UpstreamResumed
+		s[pool.FlowPaused] += uint64(t.UpstreamPaused - was.UpstreamPaused)
+		s[pool.FlowResumed] += uint64(t.UpstreamResumed - was.UpstreamResumed)
 		// The downstream is paused when the upstream's output is full.
-		s[pool.FlowBackedUp] += t.Paused - was.Paused
-		s[pool.FlowDrained] += t.Resumed - was.Resumed
+		s[pool.FlowBackedUp] += uint64(t.Paused - was.Paused)
+		s[pool.FlowDrained] += uint64(t.Resumed - was.Resumed)
 	}
-	t.Counted = t.Traffic
+	*t.Counted = t.Traffic
 }
 
 // count counts a connection that is over.

@@ -55,7 +55,7 @@ func connectTunnel(c *upstream.Cluster, d *downstream.Connection, f *config.TCPP
 // request fills the head.
 func (t *tunnel) request(d *downstream.Connection) {
 	facts := Facts(d)
-	r := telemetry.Record{Conn: &facts, TCP: true, Wall: d.Began, Start: d.Start, Remote: d.Src, Dynamic: d.Dynamic}
+	r := telemetry.Record{Conn: &facts, TCP: true, Wall: d.BeganAt(), Start: d.Start, Remote: d.Src, Dynamic: d.Notes().Dynamic}
 	format := telemetry.NewFormatter(func(string) string { return "" })
 	t.head.SetAuthority(format.Header(nil, t.filter.TunnelHost, &r))
 	t.head.SetMethod([]byte("CONNECT"))

@@ -30,6 +30,7 @@ type Request struct {
 type Upstream struct {
 	Conn    *worker.Conn
 	Host    *config.Endpoint
+	Remote  *netip.AddrPort // shared by the host's connections; nil: the socket knows
 	Cluster string
 	TLS     *telemetry.TLS // nil: plain
 	Peer    *Peer          // nil: the connection has no metadata exchange
@@ -59,46 +60,6 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string { return "connecting upstream: " + f.Flag + " " + f.Reason }
-
-// Traffic is what has moved so far, in bytes of plaintext, and how often a side
-// wasn't read for a while because the other took nothing.
-type Traffic struct {
-	Received, Sent                  uint64 // downstream
-	UpstreamReceived, UpstreamSent  uint64
-	Paused, Resumed                 uint64 // reading the downstream
-	UpstreamPaused, UpstreamResumed uint64
-}
-
-// Progress is what was told of a connection by Report.
-type Progress struct {
-	Opened         bool
-	Received, Sent uint64
-}
-
-// Record is what a relayed connection was, or, given by Live.Each, is.
-type Record struct {
-	Traffic
-	// Counted and Reported are the reporter's notes of what it has counted already.
-	Counted  Traffic
-	Reported Progress
-
-	Downstream *downstream.Connection
-	Filter     *config.TCPProxy
-	Cluster    string
-	Host       *config.Endpoint
-	Started    bool // flush_access_log_on_connected: the record of the beginning
-
-	UpstreamLocal, UpstreamRemote netip.AddrPort
-	UpstreamTLS                   *telemetry.TLS
-	UpstreamPeer                  *Peer
-
-	Start, Connected, End         int64 // Worker.Now; Connected is 0 if it never was
-	Attempts                      int
-	Flags                         []string // Envoy's response flags, in its order
-	TransportFailure              string   // upstream
-	DownstreamClose, UpstreamEnds string   // Normal, RemoteReset, LocalReset
-	IdleTimeout, MaxDuration      bool     // what ended it
-}
 
 // Options of a Proxy.
 type Options struct {
@@ -137,29 +98,32 @@ func New(w *worker.Worker, filter *config.TCPProxy, o Options) *Proxy {
 	return p
 }
 
+// wanted is an upstream connection under way.
+type wanted struct {
+	request Request
+	cancel  func()
+}
+
 // Serve takes a connection over.
 func (p *Proxy) Serve(d *downstream.Connection) {
-	r := &relay{p: p, d: d}
-	r.down = side{r: r, conn: d.Conn, isDown: true, other: &r.up}
-	r.up = side{r: r, other: &r.down}
-	r.rec = Record{Downstream: d, Filter: p.filter, Start: d.Start}
+	r := &relay{p: p, d: d, wanted: &wanted{request: Request{Filter: p.filter, Metadata: p.filter.MetadataMatch}}}
+	r.down.conn = d.Conn
 	if p.opts.Began != nil {
 		p.opts.Began(p.w, p.filter)
 	}
 	p.live.add(r)
 	d.Conn.PauseRead() // bytes wait in the socket until someone can take them
-	d.Conn.SetHandler(&r.down)
-	d.OnDrainEnd = r.closeBoth
-	r.request = Request{Filter: p.filter, Metadata: p.filter.MetadataMatch}
-	r.request.Cluster = p.cluster(d, &r.request)
+	d.Conn.SetHandler((*downHandler)(r))
+	d.Drainer = r
+	r.wanted.request.Cluster = p.cluster(d, &r.wanted.request)
 	r.deadlines()
 	r.connect()
 }
 
 // cluster chooses the cluster of one connection.
 func (p *Proxy) cluster(d *downstream.Connection, r *Request) string {
-	if d.Cluster != "" {
-		return d.Cluster
+	if c := d.Notes().Cluster; c != "" {
+		return c
 	}
 	if p.total == 0 {
 		return p.filter.Cluster
@@ -180,23 +144,23 @@ func (p *Proxy) cluster(d *downstream.Connection, r *Request) string {
 
 // connect makes one attempt.
 func (r *relay) connect() {
-	r.request.Attempt++
-	r.rec.Attempts = r.request.Attempt
-	r.rec.Cluster = r.request.Cluster
+	q := &r.wanted.request
+	q.Attempt++
+	r.attempts, r.cluster = uint32(q.Attempt), q.Cluster
 	if r.p.opts.Connect == nil {
 		r.p.w.Later(&worker.Deferred{Run: func() { r.connected(Upstream{}, &Failure{Flag: "NC"}) }})
 		return
 	}
-	r.cancel = r.p.opts.Connect(r.d, &r.request, r.connected)
+	r.wanted.cancel = r.p.opts.Connect(r.d, q, r.connected)
 }
 
 // connected is the outcome of an attempt.
 func (r *relay) connected(u Upstream, err error) {
-	r.cancel = nil
+	r.wanted.cancel = nil
 	if r.over {
 		if u.Conn != nil {
 			u.Conn.Close()
-			r.release(u, false)
+			r.release(u.Closed, false)
 		}
 		return
 	}
@@ -204,34 +168,45 @@ func (r *relay) connected(u Upstream, err error) {
 		r.failed(err)
 		return
 	}
-	r.rec.Host, r.rec.Connected = u.Host, r.p.w.Now()
+	r.wanted = nil
+	r.host, r.tls, r.peer, r.closed = u.Host, u.TLS, u.Peer, u.Closed
 	if u.Cluster != "" {
-		r.rec.Cluster = u.Cluster
+		r.cluster = u.Cluster
 	}
-	r.rec.UpstreamLocal, r.rec.UpstreamRemote = u.Conn.LocalAddr(), u.Conn.RemoteAddr()
-	r.upstream, r.rec.UpstreamTLS, r.rec.UpstreamPeer = u, u.TLS, u.Peer
-	r.up.conn = u.Conn
 	r.last = r.p.w.Now()
+	r.connectedAt, r.local, r.remote = r.last, u.Conn.LocalAddr(), u.Remote
+	if r.remote == nil {
+		a := u.Conn.RemoteAddr()
+		r.remote = &a
+	}
+	r.up.conn = u.Conn
 	if d := r.down.conn; d.Layer() != nil || u.Conn.Layer() != nil {
 		d.ReadBig()
 		u.Conn.ReadBig()
 	}
-	u.Conn.SetHandler(&r.up)
+	u.Conn.SetHandler((*upHandler)(r))
 	u.Conn.ResumeRead()
 	r.down.conn.ResumeRead()
 	if r.p.filter.AccessLogOnStart && r.p.opts.Log != nil {
-		start := r.rec
-		start.Started, start.End = true, r.p.w.Now()
-		r.p.opts.Log(&start)
+		rec := &Record{}
+		r.fill(rec)
+		rec.Started = true
+		r.p.opts.Log(rec)
 	}
-	r.reports()
+	r.report()
+}
+
+// reports has the connection reported while it lasts.
+type reports struct {
+	timer worker.Timer
+	told  Progress
 }
 
 // askAgain is how soon a Report that had to wait is made again.
 const askAgain = time.Second
 
-// reports begins to report the connection.
-func (r *relay) reports() {
+// report begins to report the connection.
+func (r *relay) report() {
 	if r.p.opts.Interval == nil || r.p.opts.Report == nil {
 		return
 	}
@@ -239,35 +214,38 @@ func (r *relay) reports() {
 	if every <= 0 {
 		return
 	}
-	r.report.Fire = func() {
-		r.measure()
+	r.reports = &reports{}
+	r.reports.timer.Fire = func() {
+		var rec Record
+		r.fill(&rec)
 		next := every
-		if !r.p.opts.Report(&r.rec) {
+		if !r.p.opts.Report(&rec) {
 			next = min(every, askAgain)
 		}
-		r.p.w.Start(&r.report, next)
+		r.p.w.Start(&r.reports.timer, next)
 	}
-	r.report.Fire()
+	r.reports.timer.Fire()
 }
 
 // failed tries again if that may help, else closes the client's connection.
 func (r *relay) failed(err error) {
 	var f *Failure
 	if !errors.As(err, &f) {
-		f = &Failure{Flag: "UF", Reason: err.Error(), Cluster: r.request.Cluster}
+		f = &Failure{Flag: "UF", Reason: err.Error(), Cluster: r.cluster}
 	}
-	if f.Flag == "UF" && r.request.Attempt < r.p.filter.MaxConnectAttempts {
+	if f.Flag == "UF" && int(r.attempts) < r.p.filter.MaxConnectAttempts {
 		r.connect()
 		return
 	}
 	if f.Flag != "UF" {
-		r.rec.Attempts-- // nothing was attempted
+		r.attempts-- // nothing was attempted
 	}
-	r.rec.Cluster, r.rec.Host, r.rec.TransportFailure = f.Cluster, f.Host, f.Reason
-	r.rec.UpstreamRemote = f.Address
-	r.rec.Flags = append(r.rec.Flags, f.Flag)
+	r.cluster, r.host, r.remote = f.Cluster, f.Host, &f.Address
+	n := r.ended()
+	n.TransportFailure = f.Reason
+	n.Flags = append(n.Flags, f.Flag)
 	if f.Flag == "UF" {
-		r.rec.Flags = append(r.rec.Flags, "URX")
+		n.Flags = append(n.Flags, "URX")
 	}
 	r.down.conn.Close()
 }
@@ -280,18 +258,19 @@ func (r *relay) deadlines() {
 		r.p.w.Start(&r.idle, d)
 	}
 	if d := r.p.filter.MaxConnectionDuration; d > 0 {
-		r.max.Fire = func() {
-			r.rec.MaxDuration = true
-			r.rec.Flags = append(r.rec.Flags, "DT")
+		r.max = &worker.Timer{Fire: func() {
+			n := r.ended()
+			n.MaxDuration = true
+			n.Flags = append(n.Flags, "DT")
 			r.closeBoth()
-		}
-		r.p.w.Start(&r.max, d)
+		}}
+		r.p.w.Start(r.max, d)
 	}
 }
 
 // checkIdle runs once an idle period at most: activity only notes the time.
 func (r *relay) checkIdle() {
-	if moved := r.moved(); moved != r.seen {
+	if moved := uint32(r.down.moved() + r.up.moved()); moved != r.seen {
 		r.seen = moved
 		if r.down.splicing() || r.up.splicing() {
 			r.last = r.p.w.Now() // splicing makes no calls that could note it
@@ -302,6 +281,6 @@ func (r *relay) checkIdle() {
 		r.p.w.Start(&r.idle, limit-idle)
 		return
 	}
-	r.rec.IdleTimeout = true
+	r.ended().IdleTimeout = true
 	r.closeBoth()
 }

@@ -2,107 +2,136 @@ package tcpproxy
 
 import (
 	"errors"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/config"
+	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 )
 
-// relay is one downstream connection and its upstream one.
+// relay is one downstream connection and its upstream one. What only some have,
+// or have for a while, is behind pointers: an idle connection costs its size.
 type relay struct {
-	p        *Proxy
-	d        *downstream.Connection
-	down, up side
-	upstream Upstream
-	request  Request
-	cancel   func()
-	idle     worker.Timer
-	max      worker.Timer
-	report   worker.Timer
-	last     int64  // when something moved
-	seen     uint64 // bytes moved at the last idle check
-	over     bool   // the downstream connection is gone
-	prev     *relay // in Live
-	next     *relay
-	rec      Record
+	p           *Proxy
+	d           *downstream.Connection
+	down, up    side
+	wanted      *wanted // nil once there is an upstream connection
+	idle        worker.Timer
+	max         *worker.Timer // max_downstream_connection_duration
+	reports     *reports
+	ending      *Ending
+	prev, next  *relay // in Live
+	last        int64  // when something moved
+	connectedAt int64
+	cluster     string
+	host        *config.Endpoint
+	tls         *telemetry.TLS
+	peer        *Peer
+	closed      func(remote bool)
+	local       netip.AddrPort
+	remote      *netip.AddrPort
+	counted     Traffic
+	seen        uint32 // bytes moved at the last idle check, modulo 2³²
+	attempts    uint32
+	over        bool // the downstream connection is gone
 }
 
-// side is one of the two connections; it is that connection's Handler.
+// side is one of the two connections.
 type side struct {
-	r      *relay
-	conn   *worker.Conn // nil: not there yet
-	other  *side
-	full   int    // reads in a row that filled the buffer
-	stalls uint64 // of a splice, counted already
-	isDown bool
-	eof    bool
-	closed bool
+	conn            *worker.Conn // nil: not there yet
+	paused, resumed uint32       // how often reading was
+	full            uint8        // reads in a row that filled the buffer
+	eof             bool
+	closed          bool
 }
+
+// downHandler and upHandler are the relay as the handler of its two connections.
+type (
+	downHandler relay
+	upHandler   relay
+)
 
 // spliceAfter is how many full reads in a row make a direction bulk.
 const spliceAfter = 2
 
-// OnData passes bytes to the other side. All are taken: what the kernel there
-// refuses is kept as that side's output, which is bounded by pausing this one.
-func (s *side) OnData(c *worker.Conn, b []byte) int {
-	if s.isDown && s.r.d.Guard != nil && !s.r.guarded() {
-		return len(b)
-	}
-	o := s.other.conn
-	s.r.last = c.Worker().Now()
-	o.WriteNow(b)
-	if o.Pending() >= worker.HighWater {
-		s.pause()
-		s.full = 0
-		return len(b)
-	}
-	if len(b) < worker.ReadSize {
-		s.full = 0
-		return len(b)
-	}
-	if s.full++; s.full >= spliceAfter && c.Splice(o) {
-		s.full = 0
+// OnData passes the client's bytes on.
+func (h *downHandler) OnData(_ *worker.Conn, b []byte) int {
+	r := (*relay)(h)
+	if r.d.Guard == nil || r.guarded() {
+		r.pass(&r.down, &r.up, b)
 	}
 	return len(b)
 }
 
-// pause stops reading until the other side has room.
-func (s *side) pause() {
-	*s.count(&s.r.rec.Paused, &s.r.rec.UpstreamPaused)++
-	s.conn.PauseRead()
+// OnData passes the upstream's bytes on.
+func (h *upHandler) OnData(_ *worker.Conn, b []byte) int {
+	(*relay)(h).pass(&h.up, &h.down, b)
+	return len(b)
 }
 
-func (s *side) count(down, up *uint64) *uint64 {
-	if s.isDown {
-		return down
-	}
-	return up
-}
-
-// OnDrain lets the other side go on.
-func (s *side) OnDrain(*worker.Conn) {
-	if o := s.other.conn; o != nil {
-		s.r.last = s.r.p.w.Now()
-		if o.Paused() {
-			*s.other.count(&s.r.rec.Resumed, &s.r.rec.UpstreamResumed)++
-		}
-		o.ResumeRead()
-	}
-}
-
-// OnEOF passes a half-close on; after the second one the relay is over.
-func (s *side) OnEOF(*worker.Conn) {
-	s.eof = true
-	s.r.last = s.r.p.w.Now()
-	if s.other.conn == nil || s.isDown && !s.r.guarded() {
+// pass writes to the other side. All bytes are taken: what the kernel there
+// refuses is kept as that side's output, which is bounded by pausing this one.
+func (r *relay) pass(from, to *side, b []byte) {
+	r.last = r.p.w.Now()
+	to.conn.WriteNow(b)
+	if to.conn.Pending() >= worker.HighWater {
+		from.paused++
+		from.conn.PauseRead()
+		from.full = 0
 		return
 	}
-	if s.other.eof {
-		s.r.closeBoth()
+	if len(b) < worker.ReadSize {
+		from.full = 0
 		return
 	}
-	s.other.conn.ShutdownWrite()
+	if from.full++; from.full >= spliceAfter && from.conn.Splice(to.conn) {
+		from.full = 0
+	}
+}
+
+// OnDrain lets the upstream go on.
+func (h *downHandler) OnDrain(*worker.Conn) { (*relay)(h).resume(&h.up) }
+
+// OnDrain lets the client go on.
+func (h *upHandler) OnDrain(*worker.Conn) { (*relay)(h).resume(&h.down) }
+
+func (r *relay) resume(s *side) {
+	if s.conn == nil {
+		return
+	}
+	r.last = r.p.w.Now()
+	if s.conn.Paused() {
+		s.resumed++
+	}
+	s.conn.ResumeRead()
+}
+
+// OnEOF passes the client's half-close on.
+func (h *downHandler) OnEOF(*worker.Conn) {
+	r := (*relay)(h)
+	r.down.eof = true
+	if r.up.conn != nil && r.guarded() {
+		r.halfClose(&r.up)
+	}
+}
+
+// OnEOF passes the upstream's half-close on.
+func (h *upHandler) OnEOF(*worker.Conn) {
+	h.up.eof = true
+	(*relay)(h).halfClose(&h.down)
+}
+
+// halfClose ends writing to a side; after the second end the relay is over.
+func (r *relay) halfClose(to *side) {
+	r.last = r.p.w.Now()
+	if to.eof {
+		r.closeBoth()
+		return
+	}
+	to.conn.ShutdownWrite()
 }
 
 // guarded asks the filters that judge by the first bytes; refused, both sides go.
@@ -115,145 +144,126 @@ func (r *relay) guarded() bool {
 	return false
 }
 
-// OnConnect is never called: Connect gives established connections.
-func (s *side) OnConnect(*worker.Conn, error) {}
+// OnConnect is never called: the connection was accepted.
+func (h *downHandler) OnConnect(*worker.Conn, error) {}
 
-// OnClose ends the relay: the other side is closed as this one was.
-func (s *side) OnClose(c *worker.Conn, err error) {
-	if s.closed {
+// OnConnect is never called: Connect gives established connections.
+func (h *upHandler) OnConnect(*worker.Conn, error) {}
+
+// OnClose ends the relay.
+func (h *downHandler) OnClose(_ *worker.Conn, err error) {
+	r := (*relay)(h)
+	if r.down.closed {
 		return
 	}
-	s.closed = true
-	r := s.r
-	reset := errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
-	s.note(err, reset)
-	if o := s.other; o.conn != nil && !o.closed {
-		if reset {
-			o.conn.ResetWhenFlushed()
-		} else {
-			o.conn.SetLinger(0)
-			o.conn.CloseWhenFlushed()
+	if n := r.ended(); n.DownstreamClose == "" {
+		n.DownstreamClose, n.UpstreamEnds = "Normal", "Normal"
+		if isReset(err) {
+			n.DownstreamClose = "RemoteReset"
 		}
 	}
-	if s.isDown {
-		r.over = true
-		if r.cancel != nil {
-			r.cancel()
-			r.cancel = nil
-		}
-		r.d.Gone()
-	} else {
-		r.release(r.upstream, err != nil || s.eof)
+	r.down.closed = true
+	closeAs(&r.up, err)
+	r.over = true
+	if r.wanted != nil && r.wanted.cancel != nil {
+		r.wanted.cancel()
+		r.wanted.cancel = nil
 	}
-	if r.down.closed && (r.up.conn == nil || r.up.closed) {
-		r.finish()
-	}
+	r.d.Gone()
+	r.finishIfOver()
 }
 
-// note keeps how the connection ended; the side that ends first decides.
-func (s *side) note(err error, reset bool) {
-	rec := &s.r.rec
-	if rec.DownstreamClose != "" {
+// OnClose ends the relay.
+func (h *upHandler) OnClose(_ *worker.Conn, err error) {
+	r := (*relay)(h)
+	if r.up.closed {
 		return
 	}
-	rec.DownstreamClose, rec.UpstreamEnds = "Normal", "Normal"
-	switch {
-	case reset && s.isDown:
-		rec.DownstreamClose = "RemoteReset"
-	case reset:
-		rec.DownstreamClose, rec.UpstreamEnds = "LocalReset", "RemoteReset"
-		rec.Flags = append(rec.Flags, "UR")
-	case err != nil && !s.isDown:
-		rec.TransportFailure = err.Error()
+	if n := r.ended(); n.DownstreamClose == "" {
+		n.DownstreamClose, n.UpstreamEnds = "Normal", "Normal"
+		if isReset(err) {
+			n.DownstreamClose, n.UpstreamEnds = "LocalReset", "RemoteReset"
+			n.Flags = append(n.Flags, "UR")
+		} else if err != nil {
+			n.TransportFailure = err.Error()
+		}
 	}
+	r.up.closed = true
+	closeAs(&r.down, err)
+	r.release(r.closed, err != nil || r.up.eof)
+	r.finishIfOver()
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}
+
+// closeAs closes a side as the other one was closed.
+func closeAs(s *side, err error) {
+	if s.conn == nil || s.closed {
+		return
+	}
+	if isReset(err) {
+		s.conn.ResetWhenFlushed()
+		return
+	}
+	s.conn.SetLinger(0)
+	s.conn.CloseWhenFlushed()
+}
+
+// ended gives the notes on the end; the side that ends first makes them.
+func (r *relay) ended() *Ending {
+	if r.ending == nil {
+		r.ending = &Ending{}
+	}
+	return r.ending
 }
 
 func (s *side) splicing() bool { return s.conn != nil && s.conn.Splicing() }
 
-func (r *relay) moved() uint64 {
-	n := r.down.conn.BytesRead() + r.down.conn.BytesWritten()
-	if r.up.conn != nil {
-		n += r.up.conn.BytesRead() + r.up.conn.BytesWritten()
+func (s *side) moved() uint64 {
+	if s.conn == nil {
+		return 0
 	}
-	return n
+	return s.conn.BytesRead() + s.conn.BytesWritten()
 }
 
 // closeBoth sends what is pending and closes.
 func (r *relay) closeBoth() {
-	for _, s := range [...]*side{&r.down, &r.up} {
-		if s.conn != nil && !s.closed {
-			s.conn.SetLinger(0)
-			s.conn.CloseWhenFlushed()
-		}
-	}
+	closeAs(&r.down, nil)
+	closeAs(&r.up, nil)
 }
+
+// BeginDrain implements downstream.Drainer: TCP has no word for it.
+func (r *relay) BeginDrain() {}
+
+// EndDrain implements downstream.Drainer.
+func (r *relay) EndDrain() { r.closeBoth() }
 
 // release tells upstream that its connection isn't used any more.
-func (r *relay) release(u Upstream, remote bool) {
-	if u.Closed != nil {
-		u.Closed(remote)
+func (r *relay) release(closed func(remote bool), remote bool) {
+	if closed != nil {
+		closed(remote)
 	}
 }
 
-// finish reports the connection, once both sides are gone.
-func (r *relay) finish() {
+// finishIfOver reports the connection, once both sides are gone.
+func (r *relay) finishIfOver() {
+	if !r.down.closed || r.up.conn != nil && !r.up.closed {
+		return
+	}
 	w := r.p.w
 	w.Stop(&r.idle)
-	w.Stop(&r.max)
-	w.Stop(&r.report)
-	r.rec.End = w.Now()
-	r.measure()
+	if r.max != nil {
+		w.Stop(r.max)
+	}
+	if r.reports != nil {
+		w.Stop(&r.reports.timer)
+	}
 	r.p.live.remove(r)
 	if r.p.opts.Log != nil {
-		r.p.opts.Log(&r.rec)
-	}
-}
-
-// measure brings the record's byte counts up to date.
-func (r *relay) measure() {
-	r.rec.Received, r.rec.Sent = r.down.conn.BytesRead(), r.down.conn.BytesWritten()
-	r.stalls(&r.down, &r.rec.Paused, &r.rec.Resumed)
-	if u := r.up.conn; u != nil {
-		r.rec.UpstreamReceived, r.rec.UpstreamSent = u.BytesRead(), u.BytesWritten()
-		r.stalls(&r.up, &r.rec.UpstreamPaused, &r.rec.UpstreamResumed)
-	}
-}
-
-// stalls counts the pauses of a splice, which go by without a call.
-func (r *relay) stalls(s *side, paused, resumed *uint64) {
-	n := s.conn.Stalls()
-	*paused += n - s.stalls
-	*resumed += n - s.stalls
-	s.stalls = n
-}
-
-// Live is the list of a worker's relays, for whoever counts their bytes before
-// they end: spliced bytes pass no code that could. It is used on the worker only.
-type Live struct{ first *relay }
-
-func (l *Live) add(r *relay) {
-	if r.next = l.first; r.next != nil {
-		r.next.prev = r
-	}
-	l.first = r
-}
-
-func (l *Live) remove(r *relay) {
-	if r.prev != nil {
-		r.prev.next = r.next
-	} else {
-		l.first = r.next
-	}
-	if r.next != nil {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next = nil, nil
-}
-
-// Each calls f with every relay's record as of now.
-func (l *Live) Each(f func(*Record)) {
-	for r := l.first; r != nil; r = r.next {
-		r.measure()
-		f(&r.rec)
+		rec := &Record{}
+		r.fill(rec)
+		r.p.opts.Log(rec)
 	}
 }

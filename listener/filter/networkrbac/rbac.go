@@ -49,7 +49,7 @@ func (f *Filter) Admit(c *downstream.Connection, _ func()) downstream.Admission 
 }
 
 func (f *Filter) decide(c *downstream.Connection) bool {
-	s := rbac.Subject{Conn: c, Remote: c.Src, Dynamic: c.Dynamic}
+	s := rbac.Subject{Conn: c, Remote: c.Src, Dynamic: c.Notes().Dynamic}
 	if r := f.policy.Shadow; r != nil {
 		ok, policy := rbac.Evaluate(r, &s)
 		f.noteShadow(c, ok, policy)
@@ -67,7 +67,7 @@ func (f *Filter) decide(c *downstream.Connection) bool {
 	if policy == "" {
 		policy = "none"
 	}
-	c.Termination = "rbac_access_denied_matched_policy[" + policy + "]"
+	c.Note().Termination = "rbac_access_denied_matched_policy[" + policy + "]"
 	return false
 }
 
@@ -77,13 +77,14 @@ func (f *Filter) noteShadow(c *downstream.Connection, ok bool, policy string) {
 		stat, result = f.shadowAllowed, "allowed"
 	}
 	f.count(stat)
-	if c.Dynamic == nil {
-		c.Dynamic = config.Metadata{}
+	n := c.Note()
+	if n.Dynamic == nil {
+		n.Dynamic = config.Metadata{}
 	}
-	s := c.Dynamic[metadataKey]
+	s := n.Dynamic[metadataKey]
 	if s == nil {
 		s = config.Struct{}
-		c.Dynamic[metadataKey] = s
+		n.Dynamic[metadataKey] = s
 	}
 	if policy != "" {
 		s[f.policy.ShadowStatPrefix+"shadow_effective_policy_id"] = policy

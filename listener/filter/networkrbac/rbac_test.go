@@ -14,11 +14,14 @@ func TestRulesDecide(t *testing.T) {
 	prefix := netip.MustParsePrefix("10.0.0.0/8")
 	id := &config.StringMatch{Kind: config.MatchPrefix, Value: "spiffe://td/ns/a/"}
 	conn := func() *downstream.Connection {
-		return &downstream.Connection{
-			Src: netip.MustParseAddrPort("10.1.1.1:5"), DirectSrc: netip.MustParseAddrPort("192.168.0.1:5"), Dst: netip.MustParseAddrPort("10.2.2.2:80"),
+		c := &downstream.Connection{
+			Src: netip.MustParseAddrPort("10.1.1.1:5"), Dst: netip.MustParseAddrPort("10.2.2.2:80"),
 			SNI: "a.example", TLS: &downstream.TLS{PeerURIs: []string{"spiffe://td/ns/a/sa/b"}, PeerSubject: "CN=x"},
-			Dynamic: config.Metadata{"ns": {"k": config.List{"v", "w"}}},
 		}
+		n := c.Note()
+		n.DirectSrc, n.Proxied = netip.MustParseAddrPort("192.168.0.1:5"), true
+		n.Dynamic = config.Metadata{"ns": {"k": config.List{"v", "w"}}}
+		return c
 	}
 	for _, c := range []struct {
 		name string
@@ -58,8 +61,8 @@ func TestRulesDecide(t *testing.T) {
 					text = "rbac_access_denied_matched_policy[it]"
 				}
 			}
-			if !slices.Equal(counted, []string{stat}) || x.Termination != text {
-				t.Errorf("%s, action %d: counted %q, said %q", c.name, action, counted, x.Termination)
+			if !slices.Equal(counted, []string{stat}) || x.Notes().Termination != text {
+				t.Errorf("%s, action %d: counted %q, said %q", c.name, action, counted, x.Notes().Termination)
 			}
 		}
 	}
@@ -73,8 +76,8 @@ func TestShadowRulesOnlyReport(t *testing.T) {
 	if !x.Guarded() {
 		t.Error("refused")
 	}
-	if s := x.Dynamic[metadataKey]; s["dry_shadow_effective_policy_id"] != "it" || s["dry_shadow_engine_result"] != "denied" {
-		t.Errorf("%v", x.Dynamic)
+	if s := x.Notes().Dynamic[metadataKey]; s["dry_shadow_effective_policy_id"] != "it" || s["dry_shadow_engine_result"] != "denied" {
+		t.Errorf("%v", s)
 	}
 }
 

@@ -83,7 +83,7 @@ func match(e *config.RBACExpr, s *Subject) bool {
 	case config.RBACAuthenticated:
 		return authenticated(e.String, c.TLS)
 	case config.RBACSourceIP, config.RBACDirectRemoteIP:
-		return contains(e.Prefix, c.DirectSrc)
+		return contains(e.Prefix, c.Direct())
 	case config.RBACRemoteIP:
 		return contains(e.Prefix, s.Remote)
 	case config.RBACMetadata:
