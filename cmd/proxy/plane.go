@@ -113,7 +113,7 @@ func (p *plane) failing() bool {
 // the plane runs any more.
 func (p *plane) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	errs := make(chan error, len(p.workers)+2)
+	errs := make(chan error, len(p.workers)+3)
 	start := func(f func(context.Context) error) {
 		wg.Go(func() { errs <- f(ctx) })
 	}
@@ -122,6 +122,7 @@ func (p *plane) Run(ctx context.Context) error {
 	}
 	start(p.clusters.Run)
 	start(p.files.Run)
+	start(p.giveBack)
 	wg.Wait()
 	p.handshakes.Wait()
 	close(errs)

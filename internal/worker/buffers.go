@@ -51,6 +51,12 @@ func (w *Worker) giveHeld(h *held) {
 	}
 }
 
+// Trim lets go of the buffers, places and pipes that lie idle.
+func (w *Worker) Trim() {
+	w.buffers = bufferPool{}
+	w.pipes.close()
+}
+
 // give files a buffer under the largest class it can serve, whoever made it.
 func (p *bufferPool) give(b []byte) {
 	for i := bufferClasses - 1; i >= 0; i-- {
