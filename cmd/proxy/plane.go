@@ -109,11 +109,22 @@ func (p *plane) failing() bool {
 	return a != nil && a.HealthFailed()
 }
 
+// descriptors is how many a process has room for from the start: 128 KiB in the kernel.
+const descriptors = 16 << 10
+
+// reserve makes room before connections need it.
+func (p *plane) reserve(context.Context) error {
+	if err := worker.ReserveDescriptors(descriptors); err != nil {
+		p.log.Warn("descriptors", "error", err)
+	}
+	return nil
+}
+
 // Run runs workers and their helpers until ctx ends. When it returns nothing of
 // the plane runs any more.
 func (p *plane) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	errs := make(chan error, len(p.workers)+3)
+	errs := make(chan error, len(p.workers)+4)
 	start := func(f func(context.Context) error) {
 		wg.Go(func() { errs <- f(ctx) })
 	}
@@ -123,6 +134,7 @@ func (p *plane) Run(ctx context.Context) error {
 	start(p.clusters.Run)
 	start(p.files.Run)
 	start(p.giveBack)
+	start(p.reserve)
 	wg.Wait()
 	p.handshakes.Wait()
 	close(errs)
