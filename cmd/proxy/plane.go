@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,9 @@ type planeOptions struct {
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p := &plane{log: log, metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
+	// A P for each worker, which keeps it through its raw waits, and one for all
+	// else. The environment or the CPU limit would often leave only one.
+	runtime.GOMAXPROCS(o.workers + 1)
 	base := time.Now()
 	for i := range o.workers {
 		w, err := worker.New(worker.Options{Index: i, Base: base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
