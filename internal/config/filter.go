@@ -123,18 +123,6 @@ type GRPCWeb struct{}
 // HTTPRBAC is envoy.filters.http.rbac.
 type HTTPRBAC struct{ RBAC *RBAC }
 
-// LocalRateLimit is envoy.filters.http.local_ratelimit.
-type LocalRateLimit struct {
-	StatPrefix string
-	Max, Fill  uint32
-	Interval   time.Duration
-	Status     int
-	Enabled    Percent
-	Enforced   Percent
-	Headers    []HeaderMutation
-	PerConn    bool
-}
-
 // Buffer is envoy.filters.http.buffer.
 type Buffer struct{ MaxBytes int }
 

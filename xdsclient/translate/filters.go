@@ -8,7 +8,6 @@ import (
 	grpcstats "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
 	grpcweb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	headermutation "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sluice/internal/config"
@@ -129,39 +128,6 @@ func grpcWeb(s scope, t typed) config.HTTPPolicy {
 		return nil
 	}
 	return &config.GRPCWeb{}
-}
-
-func localRateLimit(s scope, t typed) config.HTTPPolicy {
-	var m ratelimit.LocalRateLimit
-	if !s.decode(t, &m) {
-		return nil
-	}
-	s.unsupported(len(m.GetDescriptors()) > 0, "descriptors", "rate limits by descriptor")
-	s.unsupported(len(m.GetRateLimits()) > 0, "rate_limits", "rate limits by descriptor")
-	s.unsupported(m.GetLocalClusterRateLimit() != nil, "local_cluster_rate_limit", "limits shared with a local cluster")
-	b := m.GetTokenBucket()
-	out := &config.LocalRateLimit{
-		StatPrefix: m.GetStatPrefix(),
-		Max:        b.GetMaxTokens(),
-		Fill:       u32(b.GetTokensPerFill(), 1),
-		Interval:   s.duration("token_bucket.fill_interval", b.GetFillInterval(), 0),
-		Status:     int(m.GetStatus().GetCode()),
-		PerConn:    m.GetLocalRateLimitPerDownstreamConnection(),
-		Headers:    s.mutations("response_headers_to_add", "", m.GetResponseHeadersToAdd(), nil),
-	}
-	if out.Status < 400 {
-		out.Status = 429 // Envoy: anything below 400 becomes 429
-	}
-	if b != nil && out.Interval < 50e6 {
-		s.at("token_bucket.fill_interval").bad("local rate limit token bucket fill timer must be >= 50ms")
-	}
-	if f := m.GetFilterEnabled(); f != nil {
-		out.Enabled = fraction(f.GetDefaultValue())
-	}
-	if f := m.GetFilterEnforced(); f != nil {
-		out.Enforced = fraction(f.GetDefaultValue())
-	}
-	return out
 }
 
 func bufferFilter(s scope, t typed) config.HTTPPolicy {

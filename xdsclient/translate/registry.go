@@ -67,7 +67,7 @@ func Default() *Registry {
 			"envoy.extensions.filters.http.rbac.v3.RBACPerRoute":                      routeRBAC,
 			"envoy.extensions.filters.http.fault.v3.HTTPFault":                        faultFilter,
 			"envoy.extensions.filters.http.cors.v3.CorsPolicy":                        corsPolicy,
-			"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         localRateLimit,
+			"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         routeLocalRateLimit,
 			"envoy.extensions.filters.http.buffer.v3.BufferPerRoute":                  routeBuffer,
 			"envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute": routeHeaderMutation,
 		},
