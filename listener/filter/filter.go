@@ -97,13 +97,15 @@ type Exchange struct {
 	Conn     *downstream.Connection
 	Record   *telemetry.Record
 	Request  *httpmsg.Head
-	Response *httpmsg.Head // nil until there is one
-	Route    *config.Route // nil: none matched
-	End      bool          // the request has no content
-	Local    bool          // the response is our own
-	Random   uint64        // stable over the request
+	Response *httpmsg.Head       // nil until there is one
+	Route    *config.Route       // nil: none matched
+	Host     *config.VirtualHost // that of Route
+	End      bool                // the request has no content
+	Local    bool                // the response is our own
+	Random   uint64              // stable over the request
 	Set      *telemetry.Set
 	Stats    *telemetry.Group // of the connection manager, for counters by name
+	draws    uint64           // of Chance, so far
 	Scratch  []byte           // for joined header values
 	Eval     route.Eval       // of header values
 	Edits    route.Scratch    // for header edits
@@ -143,6 +145,19 @@ func (x *Exchange) Cluster() *config.Cluster {
 		return nil
 	}
 	return x.ops.Cluster(x.Route.Action.Cluster)
+}
+
+// Chance draws lots: it is true for a share p of the requests. The draws of a
+// request are independent of one another and of what Random decides.
+func (x *Exchange) Chance(p config.Percent) bool {
+	if p.PerMillion == 0 || p.PerMillion >= 1_000_000 {
+		return p.PerMillion > 0
+	}
+	x.draws++
+	z := x.Random + x.draws*0x9e3779b97f4a7c15 // splitmix64
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return (z^z>>31)%1_000_000 < uint64(p.PerMillion)
 }
 
 // Reply is a local reply.

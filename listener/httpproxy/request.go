@@ -137,7 +137,7 @@ func (r *request) clear() {
 	r.last.Reset()
 	r.rec.Reset()
 	x := &r.x
-	x.Conn, x.Route, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, ""
+	x.Conn, x.Route, x.Host, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, nil, ""
 	x.End, x.Local = false, false
 	r.proxy, r.conn, r.down, r.table, r.route, r.cluster, r.chain = nil, nil, nil, nil, nil, nil, nil
 	r.at, r.lost, r.follows, r.hashed = 0, 0, 0, 0

@@ -58,7 +58,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 
 // findRoute chooses the route by the request as it is now.
 func (r *request) findRoute() {
-	r.route, r.x.Route = nil, nil
+	r.route, r.x.Route, r.x.Host = nil, nil, nil
 	r.rec.Route, r.rec.VirtualCluster = "", ""
 	r.chain = r.proxy.filters()
 	t := r.table
@@ -78,7 +78,7 @@ func (r *request) findRoute() {
 	if found == nil {
 		return
 	}
-	r.x.Route = found.Config
+	r.x.Route, r.x.Host = found.Config, found.Host.Config
 	if c := found.Config; c.Action != nil || c.Redirect != nil || c.Direct != nil {
 		r.rec.Route, r.rec.RouteMetadata = c.Name, c.Metadata
 	}
