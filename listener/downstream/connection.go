@@ -53,6 +53,8 @@ type Connection struct {
 	// Dynamic is dynamic metadata that listener and network filters set, by name
 	// space; nil when there is none.
 	Dynamic config.Metadata
+	// FilterState is what filters remember of the connection, by key; nil: nothing.
+	FilterState map[string]any
 	// PeerMetadata is the protobuf Any that istio.metadata_exchange received; nil: nothing.
 	PeerMetadata []byte
 	// TLVs of a PROXY header that upstream ones may have, as they came.

@@ -33,7 +33,8 @@ func TestChance(t *testing.T) {
 	both := 0
 	for i := range uint64(20_000) {
 		x := &Exchange{Random: i * 0x9e3779b97f4a7c15}
-		if half := (config.Percent{PerMillion: 500_000}); x.Chance(half) && x.Chance(half) {
+		first, second := x.Chance(config.Percent{PerMillion: 500_000}), x.Chance(config.Percent{PerMillion: 500_000})
+		if first && second {
 			both++
 		}
 	}

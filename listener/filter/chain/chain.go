@@ -15,6 +15,7 @@ import (
 	"sluice/listener/filter/grpcweb"
 	"sluice/listener/filter/headermutation"
 	"sluice/listener/filter/istiostats"
+	"sluice/listener/filter/localratelimit"
 	"sluice/listener/filter/peermetadata"
 	"sluice/listener/filter/rbac"
 )
@@ -55,6 +56,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return istiostats.New(p, b.Node, direction), nil
 	case *config.HTTPRBAC:
 		return rbac.New(p.RBAC), nil
+	case *config.LocalRateLimit:
+		return localratelimit.New(p, b.Workers), nil
 	case *config.HeaderMutationFilter:
 		return headermutation.New(p), nil
 	}
