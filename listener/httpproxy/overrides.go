@@ -129,8 +129,13 @@ func (t *table) filter(p *Proxy, base *chain, i int, l *levels) (filter.HTTP, er
 	}
 }
 
+// override gives the filter of a route's own policy. A rate limit is one for all
+// connection managers that use the table, as in Envoy, whatever their filters.
 func (t *table) override(p *Proxy, base *chain, i int, policy config.HTTPPolicy) (filter.HTTP, error) {
 	k := filterKey{base, i, policy}
+	if _, ok := policy.(*config.LocalRateLimit); ok {
+		k.base, k.at = nil, 0
+	}
 	if h, ok := t.filters[k]; ok {
 		return h, nil
 	}
