@@ -21,10 +21,14 @@ type Verdict uint8
 
 // The verdicts. Stop means that the filter answered by Exchange.Reply; Park
 // means that it will call Exchange.Resume, on the worker, when it knows more.
+// Gather means that it wants the content first: the request waits until it is
+// whole, and Decode is called again. More than Exchange.Limit bytes are answered
+// with 413.
 const (
 	Continue Verdict = iota
 	Stop
 	Park
+	Gather
 )
 
 // HTTP is an HTTP filter.
@@ -101,6 +105,9 @@ type Exchange struct {
 	Route    *config.Route       // nil: none matched
 	Host     *config.VirtualHost // that of Route
 	End      bool                // the request has no content
+	Whole    bool                // Content is all there is, after Gather
+	Content  []byte              // of the request, as the filters before left it
+	Limit    int                 // of Content with Gather, bytes
 	Local    bool                // the response is our own
 	Random   uint64              // stable over the request
 	Set      *telemetry.Set

@@ -131,9 +131,6 @@ func (r *request) again(h *httpmsg.Head) {
 	r.findRoute()
 	r.startTimers()
 	r.decode()
-	if !r.over && !r.answered && r.chain.bodies && len(r.body) > 0 {
-		r.body = r.filterRequest(r.body, true)
-	}
 	if !r.over {
 		r.requestComplete()
 	}
@@ -153,6 +150,7 @@ func (r *request) restart() {
 	r.tail.Reset()
 	x := &r.x
 	x.Route, x.Host, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, ""
+	x.Whole, x.Content, x.Limit = false, nil, 0
 	r.at, r.weighted, r.cluster, r.route = 0, -1, nil, nil
 	r.answered, r.routed, r.waiting, r.altTimeout, r.overridden = false, false, false, false, false
 	r.hashed, r.hasHash, r.newCookies = 0, false, r.newCookies[:0]

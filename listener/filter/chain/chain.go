@@ -9,6 +9,7 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
 	"sluice/listener/filter/alpn"
+	"sluice/listener/filter/buffer"
 	"sluice/listener/filter/cors"
 	"sluice/listener/filter/fault"
 	"sluice/listener/filter/grpcstats"
@@ -56,6 +57,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return istiostats.New(p, b.Node, direction), nil
 	case *config.HTTPRBAC:
 		return rbac.New(p.RBAC), nil
+	case *config.Buffer:
+		return buffer.New(p), nil
 	case *config.LocalRateLimit:
 		return localratelimit.New(p, b.Workers), nil
 	case *config.HeaderMutationFilter:
