@@ -126,10 +126,20 @@ type HTTPRBAC struct{ RBAC *RBAC }
 // Buffer is envoy.filters.http.buffer.
 type Buffer struct{ MaxBytes int }
 
-// HeaderMutationFilter is envoy.filters.http.header_mutation.
+// HeaderMutationFilter is envoy.filters.http.header_mutation, or an override of it.
 type HeaderMutationFilter struct {
 	Request, Response []HeaderMutation
-	MostSpecificWins  bool // overrides act from the table's to the route's
+	Query             []QueryMutation // after Request
+	MostSpecificWins  bool            // overrides act from the table's to the route's
+	Next              *HeaderMutationFilter
+}
+
+// QueryMutation removes the parameters of a name (Remove) or writes one.
+type QueryMutation struct {
+	Remove string
+	Name   string
+	Value  *Format
+	Action HeaderAppendAction
 }
 
 func (*DisabledFilter) httpPolicy()       {}

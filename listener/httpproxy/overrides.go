@@ -151,9 +151,11 @@ func (t *table) override(p *Proxy, base *chain, i int, policy config.HTTPPolicy)
 // (with most_specific_header_mutations_wins the least specific).
 func mutations(f *config.HTTPFilter, l *levels) *config.HeaderMutationFilter {
 	out := &config.HeaderMutationFilter{}
+	last := &out.Next
 	add := func(p config.HTTPPolicy) {
 		if m, ok := p.(*config.HeaderMutationFilter); ok {
-			out.Request, out.Response = append(out.Request, m.Request...), append(out.Response, m.Response...)
+			level := *m
+			*last, last = &level, &level.Next
 		}
 	}
 	own, _ := f.Policy.(*config.HeaderMutationFilter)

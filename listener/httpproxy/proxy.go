@@ -112,7 +112,7 @@ type Proxy struct {
 	groups   []*telemetry.Group
 	name     []byte // server header
 	via      []byte
-	early    *route.Mutations
+	early    route.Sequence
 	replies  []localReply
 }
 
@@ -139,7 +139,7 @@ func (s *Server) BuildIn(m *config.HTTPConnectionManager, l *config.Listener, c 
 
 func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, found *discovered) (*Proxy, error) {
 	p := &Proxy{found: found, server: s, config: m, listener: l, name: []byte(m.ServerName), via: []byte(m.Via),
-		early: route.CompileMutations(m.EarlyHeaderMutation)}
+		early: route.CompileSequence(m.EarlyHeaderMutation)}
 	if len(p.name) == 0 {
 		p.name = []byte("envoy")
 	}

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	commonfault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
 	buffer "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
 	cors "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
@@ -8,6 +9,7 @@ import (
 	grpcstats "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
 	grpcweb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	headermutation "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sluice/internal/config"
@@ -168,11 +170,35 @@ func routeHeaderMutation(s scope, t typed) config.HTTPPolicy {
 }
 
 func (s scope) headerMutation(m *headermutation.Mutations) *config.HeaderMutationFilter {
-	s.unsupported(len(m.GetQueryParameterMutations()) > 0, "query_parameter_mutations", "query parameter mutations")
 	s.unsupported(len(m.GetResponseTrailersMutations()) > 0, "response_trailers_mutations", "trailer mutations")
 	s.unsupported(len(m.GetRequestTrailersMutations()) > 0, "request_trailers_mutations", "trailer mutations")
+	s.unsupported(len(m.GetFormatters()) > 0, "formatters", "formatters by extension")
 	return &config.HeaderMutationFilter{
 		Request:  s.mutationList("request_mutations", m.GetRequestMutations()),
 		Response: s.mutationList("response_mutations", m.GetResponseMutations()),
+		Query:    s.queryMutations("query_parameter_mutations", m.GetQueryParameterMutations()),
 	}
+}
+
+func (s scope) queryMutations(field string, in []*core.KeyValueMutation) []config.QueryMutation {
+	var out []config.QueryMutation
+	for i, m := range in {
+		at := s.index(field, i)
+		a := m.GetAppend()
+		_, text := a.GetRecord().GetValue().GetKind().(*structpb.Value_StringValue)
+		switch {
+		case a == nil && m.GetRemove() != "":
+			out = append(out, config.QueryMutation{Remove: m.GetRemove()})
+		case a == nil:
+			at.bad("No mutation specified.")
+		case a.GetRecord() == nil:
+			at.at("append").bad("No record specified for query parameter mutation.")
+		case !text:
+			at.at("append.record.value").bad("Only string value is allowed for query parameter.")
+		default:
+			out = append(out, config.QueryMutation{Name: a.GetRecord().GetKey(), Action: config.HeaderAppendAction(a.GetAction()),
+				Value: at.at("append.record.value").format(a.GetRecord().GetValue().GetStringValue())})
+		}
+	}
+	return out
 }
