@@ -126,6 +126,19 @@ type HTTPRBAC struct{ RBAC *RBAC }
 // Buffer is envoy.filters.http.buffer.
 type Buffer struct{ MaxBytes int }
 
+// HealthCheckFilter is envoy.filters.http.health_check.
+type HealthCheckFilter struct {
+	PassThrough bool // requests go on unless the process is told to fail
+	Headers     []HeaderMatch
+	Clusters    []MinHealthy // that must be well
+}
+
+// MinHealthy is the share of a cluster's hosts that must be available.
+type MinHealthy struct {
+	Cluster string
+	Percent Percent
+}
+
 // HeaderMutationFilter is envoy.filters.http.header_mutation, or an override of it.
 type HeaderMutationFilter struct {
 	Request, Response []HeaderMutation
@@ -154,6 +167,7 @@ func (*GRPCWeb) httpPolicy()              {}
 func (*HTTPRBAC) httpPolicy()             {}
 func (*LocalRateLimit) httpPolicy()       {}
 func (*Buffer) httpPolicy()               {}
+func (*HealthCheckFilter) httpPolicy()    {}
 func (*HeaderMutationFilter) httpPolicy() {}
 
 // RBACAction is what a matching policy does.

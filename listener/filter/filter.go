@@ -131,6 +131,7 @@ type Ops interface {
 	Resume()
 	ClearRoute()
 	Cluster(name string) *config.Cluster
+	Members(cluster string) (available, total int, ok bool)
 }
 
 // Bind sets the terminal's side; filters don't call it.
@@ -152,6 +153,12 @@ func (x *Exchange) Cluster() *config.Cluster {
 		return nil
 	}
 	return x.ops.Cluster(x.Route.Action.Cluster)
+}
+
+// Members counts the hosts of a cluster, and those of them that may be picked; ok
+// is false when there is no such cluster.
+func (x *Exchange) Members(cluster string) (available, total int, ok bool) {
+	return x.ops.Members(cluster)
 }
 
 // Chance draws lots: it is true for a share p of the requests. The draws of a

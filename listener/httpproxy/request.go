@@ -439,6 +439,16 @@ func (r *request) Cluster(name string) *config.Cluster {
 	return nil
 }
 
+// Members implements filter.Ops.
+func (r *request) Members(cluster string) (available, total int, ok bool) {
+	c := r.local.clusters.Get(cluster)
+	if c == nil {
+		return 0, 0, false
+	}
+	available, total = c.Members()
+	return available, total, true
+}
+
 // hasToken reports whether a comma-separated list has a token, case ignored.
 func hasToken(list []byte, token string) bool { return httpmsg.HasToken(list, token) }
 

@@ -9,6 +9,7 @@ import (
 	grpcstats "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
 	grpcweb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	headermutation "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	healthcheck "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/health_check/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -149,6 +150,19 @@ func routeBuffer(s scope, t typed) config.HTTPPolicy {
 		return &config.DisabledFilter{}
 	}
 	return &config.Buffer{MaxBytes: capped(u32(m.GetBuffer().GetMaxRequestBytes(), 0))}
+}
+
+func healthCheck(s scope, t typed) config.HTTPPolicy {
+	var m healthcheck.HealthCheck
+	if !s.decode(t, &m) {
+		return nil
+	}
+	out := &config.HealthCheckFilter{PassThrough: boolean(m.GetPassThroughMode(), false), Headers: s.headers("headers", m.GetHeaders())}
+	for _, name := range sortedKeys(m.GetClusterMinHealthyPercentages()) {
+		out.Clusters = append(out.Clusters, config.MinHealthy{Cluster: name, Percent: percent(m.GetClusterMinHealthyPercentages()[name], 0)})
+	}
+	s.unsupported(m.GetCacheTime() != nil, "cache_time", "answers remembered for health checks")
+	return out
 }
 
 func headerMutation(s scope, t typed) config.HTTPPolicy {

@@ -15,6 +15,7 @@ import (
 	"sluice/listener/filter/grpcstats"
 	"sluice/listener/filter/grpcweb"
 	"sluice/listener/filter/headermutation"
+	"sluice/listener/filter/healthcheck"
 	"sluice/listener/filter/istiostats"
 	"sluice/listener/filter/localratelimit"
 	"sluice/listener/filter/peermetadata"
@@ -25,6 +26,9 @@ import (
 type Builder struct {
 	Node    *telemetry.Node // nil: peers are told nothing
 	Workers int
+	Cluster string // of the node, which health checks are told
+	// Failing says that the process is told to fail its health checks; nil: never.
+	Failing func() bool
 	// More builds policies that this table doesn't know; nil: they are errors.
 	More func(f *config.HTTPFilter, m *config.HTTPConnectionManager, l *config.Listener) (filter.HTTP, error)
 }
@@ -61,6 +65,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return buffer.New(p), nil
 	case *config.LocalRateLimit:
 		return localratelimit.New(p, b.Workers), nil
+	case *config.HealthCheckFilter:
+		return healthcheck.New(p, b.Cluster, b.Failing), nil
 	case *config.HeaderMutationFilter:
 		return headermutation.New(p), nil
 	}
