@@ -126,6 +126,13 @@ type HTTPRBAC struct{ RBAC *RBAC }
 // Buffer is envoy.filters.http.buffer.
 type Buffer struct{ MaxBytes int }
 
+// CSRF is envoy.filters.http.csrf.
+type CSRF struct {
+	Enabled Percent
+	Shadow  Percent       // of the rest: counted only
+	Origins []StringMatch // allowed besides the request's own host
+}
+
 // HealthCheckFilter is envoy.filters.http.health_check.
 type HealthCheckFilter struct {
 	PassThrough bool // requests go on unless the process is told to fail
@@ -167,6 +174,7 @@ func (*GRPCWeb) httpPolicy()              {}
 func (*HTTPRBAC) httpPolicy()             {}
 func (*LocalRateLimit) httpPolicy()       {}
 func (*Buffer) httpPolicy()               {}
+func (*CSRF) httpPolicy()                 {}
 func (*HealthCheckFilter) httpPolicy()    {}
 func (*HeaderMutationFilter) httpPolicy() {}
 

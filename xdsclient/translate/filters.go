@@ -5,6 +5,7 @@ import (
 	commonfault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
 	buffer "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
 	cors "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	csrf "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/csrf/v3"
 	fault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcstats "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
 	grpcweb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
@@ -150,6 +151,18 @@ func routeBuffer(s scope, t typed) config.HTTPPolicy {
 		return &config.DisabledFilter{}
 	}
 	return &config.Buffer{MaxBytes: capped(u32(m.GetBuffer().GetMaxRequestBytes(), 0))}
+}
+
+func csrfFilter(s scope, t typed) config.HTTPPolicy {
+	var m csrf.CsrfPolicy
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return &config.CSRF{
+		Enabled: fraction(m.GetFilterEnabled().GetDefaultValue()),
+		Shadow:  fraction(m.GetShadowEnabled().GetDefaultValue()),
+		Origins: s.stringMatches("additional_origins", m.GetAdditionalOrigins()),
+	}
 }
 
 func healthCheck(s scope, t typed) config.HTTPPolicy {

@@ -59,6 +59,7 @@ func Default() *Registry {
 			"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit": localRateLimit,
 			"envoy.extensions.filters.http.buffer.v3.Buffer":                  bufferFilter,
 			"envoy.extensions.filters.http.header_mutation.v3.HeaderMutation": headerMutation,
+			"envoy.extensions.filters.http.csrf.v3.CsrfPolicy":                csrfFilter,
 			"envoy.extensions.filters.http.health_check.v3.HealthCheck":       healthCheck,
 			"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig":       istioALPN,
 			"io.istio.http.peer_metadata.Config":                              peerMetadata,
@@ -67,6 +68,7 @@ func Default() *Registry {
 		RouteFilters: map[string]func(scope, typed) config.HTTPPolicy{
 			"envoy.extensions.filters.http.rbac.v3.RBACPerRoute":                      routeRBAC,
 			"envoy.extensions.filters.http.fault.v3.HTTPFault":                        faultFilter,
+			"envoy.extensions.filters.http.csrf.v3.CsrfPolicy":                        csrfFilter,
 			"envoy.extensions.filters.http.cors.v3.CorsPolicy":                        corsPolicy,
 			"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         routeLocalRateLimit,
 			"envoy.extensions.filters.http.buffer.v3.BufferPerRoute":                  routeBuffer,
@@ -134,7 +136,6 @@ func unsupported() map[string]string {
 		"envoy.extensions.filters.http.lua.v3.Lua":                                   "Lua",
 		"envoy.extensions.filters.http.lua.v3.LuaPerRoute":                           "Lua by route",
 		"envoy.extensions.filters.http.wasm.v3.Wasm":                                 "Wasm",
-		"envoy.extensions.filters.http.csrf.v3.CsrfPolicy":                           "CSRF protection",
 		"envoy.extensions.filters.http.header_to_metadata.v3.Config":                 "metadata from headers",
 		"envoy.extensions.filters.http.dynamic_forward_proxy.v3.FilterConfig":        "dynamic forward proxy",
 		"envoy.extensions.filters.network.sni_dynamic_forward_proxy.v3.FilterConfig": "dynamic forward proxy by SNI",

@@ -11,6 +11,7 @@ import (
 	"sluice/listener/filter/alpn"
 	"sluice/listener/filter/buffer"
 	"sluice/listener/filter/cors"
+	"sluice/listener/filter/csrf"
 	"sluice/listener/filter/fault"
 	"sluice/listener/filter/grpcstats"
 	"sluice/listener/filter/grpcweb"
@@ -49,6 +50,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return fault.New(p), nil
 	case *config.CORS:
 		return cors.New(p), nil
+	case *config.CSRF:
+		return csrf.New(p), nil
 	case *config.IstioALPN:
 		return alpn.New(p), nil
 	case *config.GRPCWeb:
