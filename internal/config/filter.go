@@ -146,6 +146,26 @@ type MinHealthy struct {
 	Percent Percent
 }
 
+// HeaderToMetadata is envoy.filters.http.header_to_metadata.
+type HeaderToMetadata struct{ Request, Response []MetadataRule }
+
+// MetadataRule turns a header, or a cookie, into dynamic metadata.
+type MetadataRule struct {
+	Header  string // lower-case; "": Cookie
+	Cookie  string
+	Remove  bool // the header
+	Present *MetadataFrom
+	Missing *MetadataFrom
+}
+
+// MetadataFrom says what is written, and where.
+type MetadataFrom struct {
+	Namespace, Key string
+	Value          string // "": the header's
+	Rewrite        *RegexRewrite
+	Number         bool
+}
+
 // HeaderMutationFilter is envoy.filters.http.header_mutation, or an override of it.
 type HeaderMutationFilter struct {
 	Request, Response []HeaderMutation
@@ -176,6 +196,7 @@ func (*LocalRateLimit) httpPolicy()       {}
 func (*Buffer) httpPolicy()               {}
 func (*CSRF) httpPolicy()                 {}
 func (*HealthCheckFilter) httpPolicy()    {}
+func (*HeaderToMetadata) httpPolicy()     {}
 func (*HeaderMutationFilter) httpPolicy() {}
 
 // RBACAction is what a matching policy does.

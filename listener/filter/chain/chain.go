@@ -16,6 +16,7 @@ import (
 	"sluice/listener/filter/grpcstats"
 	"sluice/listener/filter/grpcweb"
 	"sluice/listener/filter/headermutation"
+	"sluice/listener/filter/headertometadata"
 	"sluice/listener/filter/healthcheck"
 	"sluice/listener/filter/istiostats"
 	"sluice/listener/filter/localratelimit"
@@ -68,6 +69,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return buffer.New(p), nil
 	case *config.LocalRateLimit:
 		return localratelimit.New(p, b.Workers), nil
+	case *config.HeaderToMetadata:
+		return headertometadata.New(p), nil
 	case *config.HealthCheckFilter:
 		return healthcheck.New(p, b.Cluster, b.Failing), nil
 	case *config.HeaderMutationFilter:
