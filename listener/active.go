@@ -11,6 +11,7 @@ import (
 	"sluice/listener/filter/connectionrate"
 	"sluice/listener/filter/metadataexchange"
 	"sluice/listener/filter/networkrbac"
+	"sluice/listener/filter/tokenbucket"
 	"sluice/listener/tcpproxy"
 )
 
@@ -58,7 +59,7 @@ type acceptor struct {
 type chain struct {
 	config   *config.FilterChain
 	tls      *tlsconn.ServerContext // nil: raw
-	rates    map[*config.ConnectionRate]*connectionrate.Bucket
+	rates    map[*config.ConnectionRate]*tokenbucket.Bucket
 	terminal downstream.Terminal // made by the first connection
 	filters  []downstream.Filter
 	first    *conn // live connections

@@ -26,7 +26,7 @@ import (
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
-	"sluice/listener/filter/connectionrate"
+	"sluice/listener/filter/tokenbucket"
 	"sluice/listener/tcpproxy"
 )
 
@@ -87,7 +87,7 @@ type placed struct {
 	shared  *shared
 	active  []*active // by worker
 	tls     map[*config.FilterChain]*tlsconn.ServerContext
-	rates   map[*config.ConnectionRate]*connectionrate.Bucket
+	rates   map[*config.ConnectionRate]*tokenbucket.Bucket
 	stopped bool // its sockets were closed by Close
 }
 
@@ -214,8 +214,8 @@ func (l *Listeners) contexts(c *config.Listener, old *placed, sameFrame bool) ma
 
 // buckets makes the token buckets of a listener's chains. Filters with one share
 // key and equal settings have one bucket, in whatever listener they are.
-func (l *Listeners) buckets(c *config.Listener) map[*config.ConnectionRate]*connectionrate.Bucket {
-	m := map[*config.ConnectionRate]*connectionrate.Bucket{}
+func (l *Listeners) buckets(c *config.Listener) map[*config.ConnectionRate]*tokenbucket.Bucket {
+	m := map[*config.ConnectionRate]*tokenbucket.Bucket{}
 	for _, chain := range append([]*config.FilterChain{c.DefaultChain}, c.Chains...) {
 		if chain == nil {
 			continue
@@ -223,7 +223,7 @@ func (l *Listeners) buckets(c *config.Listener) map[*config.ConnectionRate]*conn
 		for _, f := range chain.Filters {
 			if r, ok := f.(*config.ConnectionRate); ok && !r.Off {
 				if m[r] = l.sharedBucket(m, r); m[r] == nil {
-					m[r] = connectionrate.NewBucket(r.Bucket)
+					m[r] = tokenbucket.New(r.Bucket)
 				}
 			}
 		}
@@ -231,11 +231,11 @@ func (l *Listeners) buckets(c *config.Listener) map[*config.ConnectionRate]*conn
 	return m
 }
 
-func (l *Listeners) sharedBucket(own map[*config.ConnectionRate]*connectionrate.Bucket, r *config.ConnectionRate) *connectionrate.Bucket {
+func (l *Listeners) sharedBucket(own map[*config.ConnectionRate]*tokenbucket.Bucket, r *config.ConnectionRate) *tokenbucket.Bucket {
 	if r.ShareKey == "" {
 		return nil
 	}
-	find := func(m map[*config.ConnectionRate]*connectionrate.Bucket) *connectionrate.Bucket {
+	find := func(m map[*config.ConnectionRate]*tokenbucket.Bucket) *tokenbucket.Bucket {
 		for x, b := range m {
 			if x.ShareKey == r.ShareKey && x.Bucket == r.Bucket && b != nil {
 				return b

@@ -299,14 +299,20 @@ func (c *Clusters) Names() []string {
 	return out
 }
 
+// Members counts the hosts, and those of them that are healthy or degraded.
+func (c *Cluster) Members() (available, total int) {
+	total = c.set.All
+	if c.dst != nil {
+		total = len(c.dst.hosts)
+	}
+	return c.set.Healthy + c.set.Degraded, total
+}
+
 // gauges are the values of a cluster that are the same on all workers; the
 // first worker reports them.
 func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) {
 	s := c.set
-	all := s.All
-	if c.dst != nil {
-		all = len(c.dst.hosts)
-	}
+	_, all := c.Members()
 	emit("membership_total", uint64(all), telemetry.Gauge)
 	emit("membership_healthy", uint64(s.Healthy), telemetry.Gauge)
 	emit("membership_degraded", uint64(s.Degraded), telemetry.Gauge)

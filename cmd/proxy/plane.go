@@ -79,7 +79,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	node := telemetry.NewNode(o.node, nil)
 	frame := metadataexchange.Frame(node.Any)
 	p.reports = newReporting(p, node, env)
-	filters := &chain.Builder{Node: node, Workers: o.workers}
+	filters := &chain.Builder{Node: node, Workers: o.workers, Cluster: o.node.Cluster, Failing: p.failing}
 	p.http = httpproxy.New(httpproxy.Options{
 		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
 		Filters: filters.Build, Env: env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),

@@ -137,6 +137,6 @@ type LogFilter struct {
 	Exclude  bool
 	Metadata *MetadataMatch
 	Types    []string
-	MatchNo  bool   // metadata: match_if_key_not_found
-	CEL      string // checked by translate, compiled by telemetry
+	MatchNo  bool // metadata: match_if_key_not_found
+	CEL      *Expression
 }

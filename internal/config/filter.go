@@ -123,25 +123,63 @@ type GRPCWeb struct{}
 // HTTPRBAC is envoy.filters.http.rbac.
 type HTTPRBAC struct{ RBAC *RBAC }
 
-// LocalRateLimit is envoy.filters.http.local_ratelimit.
-type LocalRateLimit struct {
-	StatPrefix string
-	Max, Fill  uint32
-	Interval   time.Duration
-	Status     int
-	Enabled    Percent
-	Enforced   Percent
-	Headers    []HeaderMutation
-	PerConn    bool
-}
-
 // Buffer is envoy.filters.http.buffer.
 type Buffer struct{ MaxBytes int }
 
-// HeaderMutationFilter is envoy.filters.http.header_mutation.
+// CSRF is envoy.filters.http.csrf.
+type CSRF struct {
+	Enabled Percent
+	Shadow  Percent       // of the rest: counted only
+	Origins []StringMatch // allowed besides the request's own host
+}
+
+// HealthCheckFilter is envoy.filters.http.health_check.
+type HealthCheckFilter struct {
+	PassThrough bool // requests go on unless the process is told to fail
+	Headers     []HeaderMatch
+	Clusters    []MinHealthy // that must be well
+}
+
+// MinHealthy is the share of a cluster's hosts that must be available.
+type MinHealthy struct {
+	Cluster string
+	Percent Percent
+}
+
+// HeaderToMetadata is envoy.filters.http.header_to_metadata.
+type HeaderToMetadata struct{ Request, Response []MetadataRule }
+
+// MetadataRule turns a header, or a cookie, into dynamic metadata.
+type MetadataRule struct {
+	Header  string // lower-case; "": Cookie
+	Cookie  string
+	Remove  bool // the header
+	Present *MetadataFrom
+	Missing *MetadataFrom
+}
+
+// MetadataFrom says what is written, and where.
+type MetadataFrom struct {
+	Namespace, Key string
+	Value          string // "": the header's
+	Rewrite        *RegexRewrite
+	Number         bool
+}
+
+// HeaderMutationFilter is envoy.filters.http.header_mutation, or an override of it.
 type HeaderMutationFilter struct {
 	Request, Response []HeaderMutation
-	MostSpecificWins  bool // overrides act from the table's to the route's
+	Query             []QueryMutation // after Request
+	MostSpecificWins  bool            // overrides act from the table's to the route's
+	Next              *HeaderMutationFilter
+}
+
+// QueryMutation removes the parameters of a name (Remove) or writes one.
+type QueryMutation struct {
+	Remove string
+	Name   string
+	Value  *Format
+	Action HeaderAppendAction
 }
 
 func (*DisabledFilter) httpPolicy()       {}
@@ -156,6 +194,9 @@ func (*GRPCWeb) httpPolicy()              {}
 func (*HTTPRBAC) httpPolicy()             {}
 func (*LocalRateLimit) httpPolicy()       {}
 func (*Buffer) httpPolicy()               {}
+func (*CSRF) httpPolicy()                 {}
+func (*HealthCheckFilter) httpPolicy()    {}
+func (*HeaderToMetadata) httpPolicy()     {}
 func (*HeaderMutationFilter) httpPolicy() {}
 
 // RBACAction is what a matching policy does.

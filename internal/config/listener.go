@@ -187,12 +187,6 @@ type ConnectionRate struct {
 	Off        bool // runtime_enabled's default_value is false
 }
 
-// TokenBucket gives Fill tokens each Interval, and holds at most Max.
-type TokenBucket struct {
-	Max, Fill uint32
-	Interval  time.Duration
-}
-
 // NetworkRBAC is envoy.filters.network.rbac.
 type NetworkRBAC struct{ RBAC *RBAC }
 

@@ -36,6 +36,7 @@ type VirtualHost struct {
 	IncludeAttemptResponse bool
 	RetryBufferLimit       int // per_request_buffer_limit_bytes; -1: unset
 	VirtualClusters        []VirtualCluster
+	RateLimits             []RateLimit
 	Metadata               Metadata
 }
 
@@ -168,6 +169,8 @@ type RouteAction struct {
 	ConnectTermination bool
 	PostTunnel         bool
 	EarlyData          bool
+	RateLimits         []RateLimit
+	WithHostLimits     bool // include_vh_rate_limits
 }
 
 // InternalRedirect is internal_redirect_policy.

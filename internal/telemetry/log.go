@@ -58,9 +58,10 @@ func (f *Files) Compile(list []*config.AccessLog) (*Log, error) {
 
 // Writer writes access logs for one worker.
 type Writer struct {
-	Worker int
-	Format *Formatter
-	line   []byte
+	Worker  int
+	Format  *Formatter
+	line    []byte
+	scratch []byte // of expressions
 }
 
 // Emit writes r to every logger of l that wants it; a nil l is none.
@@ -121,6 +122,8 @@ func (w *Writer) Passes(f *config.LogFilter, r *Record) bool {
 		return passesMetadata(f, r)
 	case config.LogType:
 		return contains(f.Types, r.LogType) != f.Exclude
+	case config.LogCEL:
+		return w.Holds(f.CEL, r)
 	}
 	return true
 }

@@ -247,16 +247,32 @@ func tagOf(scope string) string {
 		return "envoy_tcp_prefix"
 	case "listener":
 		return "envoy_listener_address"
+	case HTTPLocalRateLimit:
+		return "envoy_local_http_ratelimit_prefix"
 	}
 	return "name"
 }
 
+// HTTPLocalRateLimit is the scope of local rate limits. Their dotted names begin
+// with the group's name.
+const HTTPLocalRateLimit = "http_local_rate_limit"
+
+// base begins the dotted names of the group.
+func (g *Group) base() string {
+	switch {
+	case g.Name == "": // the codecs of all listeners are one thing: http1, http2
+		return g.Scope + "."
+	case g.Scope == HTTPLocalRateLimit:
+		return g.Name + "." + g.Scope + "."
+	}
+	return g.Scope + "." + g.Name + "."
+}
+
 func (g *Group) collect(out []Metric) []Metric {
 	var labels []Label
-	base := g.Scope + "."
-	if g.Name != "" { // the codecs of all listeners are one thing: http1, http2
+	base := g.base()
+	if g.Name != "" {
 		labels = []Label{{tagOf(g.Scope), g.Name}}
-		base += g.Name + "."
 	}
 	add := func(name string, v uint64, kind Kind, more ...Label) {
 		prom := "envoy_" + g.Scope + "_" + promName(name)

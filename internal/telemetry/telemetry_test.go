@@ -238,3 +238,22 @@ func TestLinesOfSeveralWorkersAreWrittenInTheOrderOfEvents(t *testing.T) {
 		t.Fatalf("written %q, want %q", got, want)
 	}
 }
+
+func TestNamesOfGroups(t *testing.T) {
+	for _, c := range []struct{ scope, name, dotted, prom, label string }{
+		{"cluster", "a", "cluster.a.n", "envoy_cluster_n", "envoy_cluster_name"},
+		{"http1", "", "http1.n", "envoy_http1_n", ""},
+		{HTTPLocalRateLimit, "rl", "rl.http_local_rate_limit.n", "envoy_http_local_rate_limit_n", "envoy_local_http_ratelimit_prefix"},
+	} {
+		s := NewSet()
+		s.Add(c.scope, c.name, nil).Inc("n")
+		m := s.collect()[0]
+		label := ""
+		if len(m.Labels) > 0 {
+			label = m.Labels[0].Name
+		}
+		if m.Name != c.dotted || m.Prom != c.prom || label != c.label {
+			t.Errorf("%s %s: %s, %s, label %q", c.scope, c.name, m.Name, m.Prom, label)
+		}
+	}
+}

@@ -91,6 +91,8 @@ type Notes struct {
 	Proxied   bool
 	// Dynamic is dynamic metadata that listener and network filters set, by name space.
 	Dynamic config.Metadata
+	// FilterState is what filters remember of the connection, by key; nil: nothing.
+	FilterState map[string]any
 	// PeerMetadata is the protobuf Any that istio.metadata_exchange received; nil: nothing.
 	PeerMetadata []byte
 	// TLVs of a PROXY header that upstream ones may have, as they came.

@@ -21,10 +21,14 @@ type Verdict uint8
 
 // The verdicts. Stop means that the filter answered by Exchange.Reply; Park
 // means that it will call Exchange.Resume, on the worker, when it knows more.
+// Gather means that it wants the content first: the request waits until it is
+// whole, and Decode is called again. More than Exchange.Limit bytes are answered
+// with 413.
 const (
 	Continue Verdict = iota
 	Stop
 	Park
+	Gather
 )
 
 // HTTP is an HTTP filter.
@@ -97,13 +101,18 @@ type Exchange struct {
 	Conn     *downstream.Connection
 	Record   *telemetry.Record
 	Request  *httpmsg.Head
-	Response *httpmsg.Head // nil until there is one
-	Route    *config.Route // nil: none matched
-	End      bool          // the request has no content
-	Local    bool          // the response is our own
-	Random   uint64        // stable over the request
+	Response *httpmsg.Head       // nil until there is one
+	Route    *config.Route       // nil: none matched
+	Host     *config.VirtualHost // that of Route
+	End      bool                // the request has no content
+	Whole    bool                // Content is all there is, after Gather
+	Content  []byte              // of the request, as the filters before left it
+	Limit    int                 // of Content with Gather, bytes
+	Local    bool                // the response is our own
+	Random   uint64              // stable over the request
 	Set      *telemetry.Set
 	Stats    *telemetry.Group // of the connection manager, for counters by name
+	draws    uint64           // of Chance, so far
 	Scratch  []byte           // for joined header values
 	Eval     route.Eval       // of header values
 	Edits    route.Scratch    // for header edits
@@ -122,6 +131,7 @@ type Ops interface {
 	Resume()
 	ClearRoute()
 	Cluster(name string) *config.Cluster
+	Members(cluster string) (available, total int, ok bool)
 }
 
 // Bind sets the terminal's side; filters don't call it.
@@ -143,6 +153,25 @@ func (x *Exchange) Cluster() *config.Cluster {
 		return nil
 	}
 	return x.ops.Cluster(x.Route.Action.Cluster)
+}
+
+// Members counts the hosts of a cluster, and those of them that may be picked; ok
+// is false when there is no such cluster.
+func (x *Exchange) Members(cluster string) (available, total int, ok bool) {
+	return x.ops.Members(cluster)
+}
+
+// Chance draws lots: it is true for a share p of the requests. The draws of a
+// request are independent of one another and of what Random decides.
+func (x *Exchange) Chance(p config.Percent) bool {
+	if p.PerMillion == 0 || p.PerMillion >= 1_000_000 {
+		return p.PerMillion > 0
+	}
+	x.draws++
+	z := x.Random + x.draws*0x9e3779b97f4a7c15 // splitmix64
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return (z^z>>31)%1_000_000 < uint64(p.PerMillion)
 }
 
 // Reply is a local reply.

@@ -56,14 +56,21 @@ func (s *Server) Rediscover(listeners []*config.Listener) error {
 }
 
 // Retire drops the managers that listeners don't have any more, and their
-// statistics when their connections are gone. Call it after the listeners are applied.
+// statistics when their connections are gone. Call it after the listeners are
+// applied. A manager of a chain that a changed listener took over stays: a worker
+// may build that chain only now, and must share it.
 func (s *Server) Retire(listeners []*config.Listener) {
-	used, kept := map[string]bool{}, map[*config.HTTPConnectionManager]bool{}
-	for at, m := range managers(listeners) {
+	used, now := map[string]bool{}, managers(listeners)
+	kept := map[*config.HTTPConnectionManager]bool{}
+	for at, m := range now {
 		used[at.prefix], kept[m.config] = true, true
 	}
 	s.mu.Lock()
-	maps.DeleteFunc(s.built, func(m *config.HTTPConnectionManager, _ *Proxy) bool { return !kept[m] })
+	maps.DeleteFunc(s.built, func(m *config.HTTPConnectionManager, p *Proxy) bool {
+		at, ok := now[p.place]
+		takenOver := ok && p.place.chain != 0 && at.listener.ShellHash == p.listener.ShellHash
+		return !kept[m] && !takenOver
+	})
 	s.mu.Unlock()
 	for _, l := range s.locals {
 		l.worker.Post(func() { l.retire(used) })
@@ -107,7 +114,7 @@ func (s *Server) rediscover(at place, m *config.HTTPConnectionManager, l *config
 		return nil
 	}
 	p := &Proxy{server: s, config: m, listener: l}
-	c, err := p.build(m.Filters)
+	c, err := p.build(m.Filters, d.chain.Load())
 	if err != nil {
 		c = &chain{filters: []filter.HTTP{missing{}}} // a filter that can't be made is never passed by
 	}

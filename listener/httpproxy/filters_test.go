@@ -155,7 +155,7 @@ func TestAnUnknownPolicyIsRefused(t *testing.T) {
 	b := start(t, hcm(to("/", "a")), static("a", closed(t)))
 	b.useFilters(&config.Node{})
 	m := hcm(to("/", "a"))
-	m.Filters = []config.HTTPFilter{{Name: "buffer", Policy: &config.Buffer{}}}
+	m.Filters = []config.HTTPFilter{{Name: "odd", Policy: &config.EnabledFilter{}}} // that is for routes only
 	if p, err := b.server.Build(m, &config.Listener{}); err == nil || p != nil {
 		t.Error("a chain with a filter that has no behaviour was built")
 	}

@@ -94,7 +94,7 @@ func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
 		s.head.AppendComma(httpmsg.XForwardedFor, own)
 		r.local.bufA = own
 	}
-	route.CompileMutations(m.HeaderMutations).Apply(&s.head, r.eval, &r.edits)
+	route.CompileSequence(m.HeaderMutations).Apply(&s.head, r.eval, &r.edits)
 	s.body, s.end = bytes.Clone(r.body), r.downEnd
 	if r.hasTail {
 		s.hasTail = true

@@ -129,8 +129,13 @@ func (t *table) filter(p *Proxy, base *chain, i int, l *levels) (filter.HTTP, er
 	}
 }
 
+// override gives the filter of a route's own policy. A rate limit is one for all
+// connection managers that use the table, as in Envoy, whatever their filters.
 func (t *table) override(p *Proxy, base *chain, i int, policy config.HTTPPolicy) (filter.HTTP, error) {
 	k := filterKey{base, i, policy}
+	if _, ok := policy.(*config.LocalRateLimit); ok {
+		k.base, k.at = nil, 0
+	}
 	if h, ok := t.filters[k]; ok {
 		return h, nil
 	}
@@ -146,9 +151,11 @@ func (t *table) override(p *Proxy, base *chain, i int, policy config.HTTPPolicy)
 // (with most_specific_header_mutations_wins the least specific).
 func mutations(f *config.HTTPFilter, l *levels) *config.HeaderMutationFilter {
 	out := &config.HeaderMutationFilter{}
+	last := &out.Next
 	add := func(p config.HTTPPolicy) {
 		if m, ok := p.(*config.HeaderMutationFilter); ok {
-			out.Request, out.Response = append(out.Request, m.Request...), append(out.Response, m.Response...)
+			level := *m
+			*last, last = &level, &level.Next
 		}
 	}
 	own, _ := f.Policy.(*config.HeaderMutationFilter)

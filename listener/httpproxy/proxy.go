@@ -9,6 +9,7 @@ package httpproxy
 
 import (
 	"net/netip"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -101,6 +102,7 @@ type Proxy struct {
 	server   *Server
 	config   *config.HTTPConnectionManager
 	listener *config.Listener
+	place    place // zero: built outside a chain
 	routes   *holder
 	chain    *chain
 	found    *discovered // nil: no filter is discovered
@@ -110,7 +112,7 @@ type Proxy struct {
 	groups   []*telemetry.Group
 	name     []byte // server header
 	via      []byte
-	early    *route.Mutations
+	early    route.Sequence
 	replies  []localReply
 }
 
@@ -123,22 +125,28 @@ func (s *Server) Build(m *config.HTTPConnectionManager, l *config.Listener) (*Pr
 // BuildIn is Build for a manager of chain c, whose discovered filters follow
 // Rediscover.
 func (s *Server) BuildIn(m *config.HTTPConnectionManager, l *config.Listener, c *config.FilterChain) (*Proxy, error) {
-	if !discovers(m) {
-		return s.buildAt(m, l, nil)
+	at := place{l.Name, c.Hash, m.StatPrefix}
+	var found *discovered
+	if discovers(m) {
+		found = s.found(at)
 	}
-	return s.buildAt(m, l, s.found(place{l.Name, c.Hash, m.StatPrefix}))
+	p, err := s.buildAt(m, l, found)
+	if p != nil {
+		p.place = at
+	}
+	return p, err
 }
 
 func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, found *discovered) (*Proxy, error) {
 	p := &Proxy{found: found, server: s, config: m, listener: l, name: []byte(m.ServerName), via: []byte(m.Via),
-		early: route.CompileMutations(m.EarlyHeaderMutation)}
+		early: route.CompileSequence(m.EarlyHeaderMutation)}
 	if len(p.name) == 0 {
 		p.name = []byte("envoy")
 	}
 	logs, logErr := s.opts.Files.Compile(m.AccessLogs)
 	p.logs = logs
 	var err error
-	if p.chain, err = p.build(m.Filters); err != nil {
+	if p.chain, err = p.build(m.Filters, nil); err != nil {
 		return nil, err
 	}
 	switch {
@@ -251,12 +259,18 @@ func (c *chain) add(h filter.HTTP) {
 	c.filters = append(c.filters, h)
 }
 
-func (p *Proxy) build(list []config.HTTPFilter) (*chain, error) {
+// build makes a chain. Filters that before (nil: none) has with the same policy
+// in the same place are taken over with what they hold.
+func (p *Proxy) build(list []config.HTTPFilter, before *chain) (*chain, error) {
 	c := &chain{list: list}
 	for i := range list {
 		f := &list[i]
-		if f.Disabled {
+		switch {
+		case f.Disabled:
 			c.add(nil)
+			continue
+		case before != nil && i < len(before.list) && reflect.DeepEqual(&before.list[i], f):
+			c.add(before.built[i])
 			continue
 		}
 		h, err := p.make(f)

@@ -74,7 +74,7 @@ func (r *request) redirectTo(p *config.InternalRedirect, h *httpmsg.Head) bool {
 	if why := r.refusedHop(p, old, name, saved.Scheme(), scheme); why != 0 {
 		v[why]++
 		r.head.CopyFrom(&saved)
-		r.route, r.x.Route, r.chain = old, old.Config, chain
+		r.route, r.x.Route, r.x.Host, r.chain = old, old.Config, old.Host.Config, chain
 		return false
 	}
 	for _, name := range p.CopyHeaders {
@@ -131,9 +131,6 @@ func (r *request) again(h *httpmsg.Head) {
 	r.findRoute()
 	r.startTimers()
 	r.decode()
-	if !r.over && !r.answered && r.chain.bodies && len(r.body) > 0 {
-		r.body = r.filterRequest(r.body, true)
-	}
 	if !r.over {
 		r.requestComplete()
 	}
@@ -152,7 +149,8 @@ func (r *request) restart() {
 	r.resp.Reset()
 	r.tail.Reset()
 	x := &r.x
-	x.Route, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, ""
+	x.Route, x.Host, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, ""
+	x.Whole, x.Content, x.Limit = false, nil, 0
 	r.at, r.weighted, r.cluster, r.route = 0, -1, nil, nil
 	r.answered, r.routed, r.waiting, r.altTimeout, r.overridden = false, false, false, false, false
 	r.hashed, r.hasHash, r.newCookies = 0, false, r.newCookies[:0]

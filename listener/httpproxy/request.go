@@ -58,6 +58,7 @@ type request struct {
 	headSeen, downEnd, hasTail bool
 	internal, needTLS, routed  bool
 	parked, heldDown           bool // waiting for a filter; reading paused meanwhile
+	gathering                  bool // parked until the content is whole
 	answered                   bool // a response was decided on
 	headOut                    bool
 	waiting                    bool // between tries
@@ -142,8 +143,8 @@ func (r *request) clear() {
 	r.rec.Reset()
 	r.facts = telemetry.Conn{}
 	x := &r.x
-	x.Conn, x.Route, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, ""
-	x.End, x.Local = false, false
+	x.Conn, x.Route, x.Host, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, nil, ""
+	x.End, x.Local, x.Whole, x.Content, x.Limit = false, false, false, nil, 0
 	r.proxy, r.conn, r.down, r.table, r.route, r.cluster, r.chain = nil, nil, nil, nil, nil, nil, nil
 	r.at, r.lost, r.follows, r.hashed = 0, 0, 0, 0
 	if cap(r.body) > 64<<10 {
@@ -151,7 +152,7 @@ func (r *request) clear() {
 	}
 	r.body, r.absorbed = r.body[:0], r.absorbed[:0]
 	r.headSeen, r.downEnd, r.hasTail, r.internal, r.needTLS, r.routed = false, false, false, false, false, false
-	r.parked, r.heldDown, r.answered, r.headOut, r.waiting = false, false, false, false, false
+	r.parked, r.gathering, r.heldDown, r.answered, r.headOut, r.waiting = false, false, false, false, false, false
 	r.tunnel, r.upgrade, r.connect, r.grpc, r.over, r.interim, r.hasHash, r.altTimeout = false, false, false, false, false, false, false, false
 	r.newCookies, r.hops = r.newCookies[:0], r.hops[:0]
 	r.plan.clear()
@@ -288,6 +289,10 @@ func (r *request) repeats() bool {
 
 // keep remembers content up to the buffer limit.
 func (r *request) keep(p []byte, streaming bool) {
+	if r.gathering {
+		r.gather(p)
+		return
+	}
 	limit := r.bufferLimit()
 	if len(r.body)+len(p) <= limit {
 		r.body = append(r.body, p...)
@@ -317,6 +322,9 @@ func (r *request) keep(p []byte, streaming bool) {
 func (r *request) bufferLimit() int {
 	if r.route != nil && r.route.BufferLimit >= 0 {
 		return r.route.BufferLimit
+	}
+	if r.x.Limit > 0 {
+		return r.x.Limit
 	}
 	if l := r.proxy.listener; l != nil && l.BufferLimit > 0 {
 		return l.BufferLimit
@@ -434,6 +442,16 @@ func (r *request) Cluster(name string) *config.Cluster {
 		return c.Config
 	}
 	return nil
+}
+
+// Members implements filter.Ops.
+func (r *request) Members(cluster string) (available, total int, ok bool) {
+	c := r.local.clusters.Get(cluster)
+	if c == nil {
+		return 0, 0, false
+	}
+	available, total = c.Members()
+	return available, total, true
 }
 
 // hasToken reports whether a comma-separated list has a token, case ignored.

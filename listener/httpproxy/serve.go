@@ -16,7 +16,7 @@ import (
 //	OnHead     the client's head is copied; it is checked, its path made
 //	           canonical, its headers cleaned of what a client may not say
 //	findRoute  the route table is read once; it holds for the whole request
-//	decode     filters, which may answer or park
+//	decode     filters, which may answer, park or gather the content
 //	dispatch   redirect or direct response, else: cluster, timeouts, retry
 //	           policy, header edits
 //	try        a host is picked and a stream acquired; attempt.go goes on there
@@ -58,7 +58,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 
 // findRoute chooses the route by the request as it is now.
 func (r *request) findRoute() {
-	r.route, r.x.Route = nil, nil
+	r.route, r.x.Route, r.x.Host = nil, nil, nil
 	r.rec.Route, r.rec.VirtualCluster = "", ""
 	r.chain = r.proxy.filters()
 	t := r.table
@@ -78,7 +78,7 @@ func (r *request) findRoute() {
 	if found == nil {
 		return
 	}
-	r.x.Route = found.Config
+	r.x.Route, r.x.Host = found.Config, found.Host.Config
 	if c := found.Config; c.Action != nil || c.Redirect != nil || c.Direct != nil {
 		r.rec.Route, r.rec.RouteMetadata = c.Name, c.Metadata
 	}
@@ -117,7 +117,13 @@ func (r *request) decode() {
 		case filter.Park:
 			r.parked = true
 			return
+		case filter.Gather:
+			if r.gathered() {
+				continue
+			}
+			return
 		}
+		r.catchUp(i)
 		r.at++
 	}
 	r.dispatch()
@@ -196,6 +202,9 @@ func (r *request) forward(a *config.RouteAction) {
 	}
 	r.planTimeouts(a)
 	r.plan = planRetries(r)
+	if len(r.body) > r.bufferLimit() {
+		r.plan.abandon()
+	}
 	r.edit(a)
 	r.hash(a)
 	r.mirror()

@@ -218,6 +218,10 @@ func setMillis(d *time.Duration, v []byte) bool {
 func (r *request) requestComplete() {
 	w := r.local.worker
 	w.Stop(&r.whole)
+	if r.gathering {
+		r.gathering, r.parked = false, false
+		r.decode()
+	}
 	r.mirrored()
 	if r.over || r.cluster == nil || r.answered && r.up.stream == nil {
 		return

@@ -34,6 +34,25 @@ type Scratch struct {
 // CompileMutations compiles a list of edits; nil for an empty one.
 func CompileMutations(list []config.HeaderMutation) *Mutations { return compileMutations(list) }
 
+// Sequence is edits that take place one after the other, each on what the one
+// before left, as those of header mutation extensions do.
+type Sequence []*Mutations
+
+// CompileSequence compiles a list of edits.
+func CompileSequence(list []config.HeaderMutation) (s Sequence) {
+	for i := range list {
+		s = append(s, compileMutations(list[i:i+1]))
+	}
+	return s
+}
+
+// Apply edits h.
+func (s Sequence) Apply(h *httpmsg.Head, eval Eval, scratch *Scratch) {
+	for _, m := range s {
+		m.Apply(h, eval, scratch)
+	}
+}
+
 func compileMutations(list []config.HeaderMutation) *Mutations {
 	if len(list) == 0 {
 		return nil

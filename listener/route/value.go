@@ -10,11 +10,17 @@ import (
 
 // headerFirst gives the first value of a header or pseudo header.
 func (q *Request) headerFirst(name string) []byte {
-	if v, ok := Pseudo(q.Head, name); ok {
-		return v
-	}
-	v, _ := q.Head.Value(name)
+	v, _ := First(q.Head, name)
 	return v
+}
+
+// First gives the first value of a header or pseudo header; ok is false when it
+// is absent.
+func First(h *httpmsg.Head, name string) (value []byte, ok bool) {
+	if v, pseudo := Pseudo(h, name); pseudo {
+		return v, len(v) > 0
+	}
+	return h.Value(name)
 }
 
 // Pseudo gives the value behind a pseudo header's name (or "host"); ok is false

@@ -262,7 +262,7 @@ func (s scope) logFilter(f *accesslog.AccessLogFilter, depth int) config.LogFilt
 	case *accesslog.AccessLogFilter_ExtensionFilter:
 		var m cel.ExpressionFilter
 		if e := s.at("extension_filter"); e.unpack(x.ExtensionFilter.GetName(), x.ExtensionFilter.GetTypedConfig(), &m) {
-			out.Kind, out.CEL = config.LogCEL, m.GetExpression()
+			out.Kind, out.CEL = config.LogCEL, e.at("typed_config.expression").expression(m.GetExpression())
 		}
 	default:
 		s.bad("no filter")

@@ -1,14 +1,17 @@
 package translate
 
 import (
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	commonfault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
 	buffer "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/buffer/v3"
 	cors "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	csrf "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/csrf/v3"
 	fault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcstats "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
 	grpcweb "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
 	headermutation "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
+	healthcheck "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/health_check/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sluice/internal/config"
@@ -131,39 +134,6 @@ func grpcWeb(s scope, t typed) config.HTTPPolicy {
 	return &config.GRPCWeb{}
 }
 
-func localRateLimit(s scope, t typed) config.HTTPPolicy {
-	var m ratelimit.LocalRateLimit
-	if !s.decode(t, &m) {
-		return nil
-	}
-	s.unsupported(len(m.GetDescriptors()) > 0, "descriptors", "rate limits by descriptor")
-	s.unsupported(len(m.GetRateLimits()) > 0, "rate_limits", "rate limits by descriptor")
-	s.unsupported(m.GetLocalClusterRateLimit() != nil, "local_cluster_rate_limit", "limits shared with a local cluster")
-	b := m.GetTokenBucket()
-	out := &config.LocalRateLimit{
-		StatPrefix: m.GetStatPrefix(),
-		Max:        b.GetMaxTokens(),
-		Fill:       u32(b.GetTokensPerFill(), 1),
-		Interval:   s.duration("token_bucket.fill_interval", b.GetFillInterval(), 0),
-		Status:     int(m.GetStatus().GetCode()),
-		PerConn:    m.GetLocalRateLimitPerDownstreamConnection(),
-		Headers:    s.mutations("response_headers_to_add", "", m.GetResponseHeadersToAdd(), nil),
-	}
-	if out.Status < 400 {
-		out.Status = 429 // Envoy: anything below 400 becomes 429
-	}
-	if b != nil && out.Interval < 50e6 {
-		s.at("token_bucket.fill_interval").bad("local rate limit token bucket fill timer must be >= 50ms")
-	}
-	if f := m.GetFilterEnabled(); f != nil {
-		out.Enabled = fraction(f.GetDefaultValue())
-	}
-	if f := m.GetFilterEnforced(); f != nil {
-		out.Enforced = fraction(f.GetDefaultValue())
-	}
-	return out
-}
-
 func bufferFilter(s scope, t typed) config.HTTPPolicy {
 	var m buffer.Buffer
 	if !s.decode(t, &m) {
@@ -181,6 +151,31 @@ func routeBuffer(s scope, t typed) config.HTTPPolicy {
 		return &config.DisabledFilter{}
 	}
 	return &config.Buffer{MaxBytes: capped(u32(m.GetBuffer().GetMaxRequestBytes(), 0))}
+}
+
+func csrfFilter(s scope, t typed) config.HTTPPolicy {
+	var m csrf.CsrfPolicy
+	if !s.decode(t, &m) {
+		return nil
+	}
+	return &config.CSRF{
+		Enabled: fraction(m.GetFilterEnabled().GetDefaultValue()),
+		Shadow:  fraction(m.GetShadowEnabled().GetDefaultValue()),
+		Origins: s.stringMatches("additional_origins", m.GetAdditionalOrigins()),
+	}
+}
+
+func healthCheck(s scope, t typed) config.HTTPPolicy {
+	var m healthcheck.HealthCheck
+	if !s.decode(t, &m) {
+		return nil
+	}
+	out := &config.HealthCheckFilter{PassThrough: boolean(m.GetPassThroughMode(), false), Headers: s.headers("headers", m.GetHeaders())}
+	for _, name := range sortedKeys(m.GetClusterMinHealthyPercentages()) {
+		out.Clusters = append(out.Clusters, config.MinHealthy{Cluster: name, Percent: percent(m.GetClusterMinHealthyPercentages()[name], 0)})
+	}
+	s.unsupported(m.GetCacheTime() != nil, "cache_time", "answers remembered for health checks")
+	return out
 }
 
 func headerMutation(s scope, t typed) config.HTTPPolicy {
@@ -202,11 +197,35 @@ func routeHeaderMutation(s scope, t typed) config.HTTPPolicy {
 }
 
 func (s scope) headerMutation(m *headermutation.Mutations) *config.HeaderMutationFilter {
-	s.unsupported(len(m.GetQueryParameterMutations()) > 0, "query_parameter_mutations", "query parameter mutations")
 	s.unsupported(len(m.GetResponseTrailersMutations()) > 0, "response_trailers_mutations", "trailer mutations")
 	s.unsupported(len(m.GetRequestTrailersMutations()) > 0, "request_trailers_mutations", "trailer mutations")
+	s.unsupported(len(m.GetFormatters()) > 0, "formatters", "formatters by extension")
 	return &config.HeaderMutationFilter{
 		Request:  s.mutationList("request_mutations", m.GetRequestMutations()),
 		Response: s.mutationList("response_mutations", m.GetResponseMutations()),
+		Query:    s.queryMutations("query_parameter_mutations", m.GetQueryParameterMutations()),
 	}
+}
+
+func (s scope) queryMutations(field string, in []*core.KeyValueMutation) []config.QueryMutation {
+	var out []config.QueryMutation
+	for i, m := range in {
+		at := s.index(field, i)
+		a := m.GetAppend()
+		_, text := a.GetRecord().GetValue().GetKind().(*structpb.Value_StringValue)
+		switch {
+		case a == nil && m.GetRemove() != "":
+			out = append(out, config.QueryMutation{Remove: m.GetRemove()})
+		case a == nil:
+			at.bad("No mutation specified.")
+		case a.GetRecord() == nil:
+			at.at("append").bad("No record specified for query parameter mutation.")
+		case !text:
+			at.at("append.record.value").bad("Only string value is allowed for query parameter.")
+		default:
+			out = append(out, config.QueryMutation{Name: a.GetRecord().GetKey(), Action: config.HeaderAppendAction(a.GetAction()),
+				Value: at.at("append.record.value").format(a.GetRecord().GetValue().GetStringValue())})
+		}
+	}
+	return out
 }

@@ -63,8 +63,7 @@ func (s scope) headerOption(a *core.HeaderValueOption) config.HeaderMutation {
 	return out
 }
 
-// mutationList converts the ordered mutations of filters, which may change any
-// header.
+// mutationList converts the ordered mutations of filters.
 func (s scope) mutationList(field string, in []*mutation.HeaderMutation) []config.HeaderMutation {
 	var out []config.HeaderMutation
 	for i, m := range in {
@@ -73,7 +72,11 @@ func (s scope) mutationList(field string, in []*mutation.HeaderMutation) []confi
 		case *mutation.HeaderMutation_Remove:
 			out = append(out, config.HeaderMutation{Remove: strings.ToLower(x.Remove)})
 		case *mutation.HeaderMutation_Append:
-			out = append(out, at.at("append").headerOption(x.Append))
+			h := at.at("append").headerOption(x.Append)
+			if protectedHeader(h.Name) {
+				at.at("append").bad(":-prefixed or host headers may not be modified")
+			}
+			out = append(out, h)
 		default:
 			at.bad("not supported yet: this kind of header mutation")
 		}

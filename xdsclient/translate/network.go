@@ -3,8 +3,6 @@
 package translate
 
 import (
-	"time"
-
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	directresponse "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/direct_response/v3"
 	echo "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/echo/v3"
@@ -164,17 +162,12 @@ func connectionRate(s scope, t typed) config.NetworkFilter {
 	if !s.decode(t, &m) {
 		return nil
 	}
-	b := m.GetTokenBucket()
-	out := &config.ConnectionRate{
+	return &config.ConnectionRate{
 		StatPrefix: m.GetStatPrefix(),
 		ShareKey:   m.GetShareKey(),
-		Bucket:     config.TokenBucket{Max: b.GetMaxTokens(), Fill: u32(b.GetTokensPerFill(), 1), Interval: s.at("token_bucket").duration("fill_interval", b.GetFillInterval(), 0)},
+		Bucket:     s.tokenBucket(m.GetTokenBucket()),
 		Off:        m.GetRuntimeEnabled() != nil && !boolean(m.GetRuntimeEnabled().GetDefaultValue(), true),
 	}
-	if out.Bucket.Interval < 50*time.Millisecond {
-		s.at("token_bucket").at("fill_interval").bad("must be at least 50 ms")
-	}
-	return out
 }
 
 func networkRBAC(s scope, t typed) config.NetworkFilter {

@@ -50,27 +50,8 @@ func Default() *Registry {
 			metadataExchangeURL:  metadataExchange,
 			"stats.PluginConfig": networkStats,
 		},
-		HTTPFilters: map[string]func(scope, typed) config.HTTPPolicy{
-			"envoy.extensions.filters.http.rbac.v3.RBAC":                      httpRBAC,
-			"envoy.extensions.filters.http.fault.v3.HTTPFault":                faultFilter,
-			"envoy.extensions.filters.http.cors.v3.Cors":                      corsFilter,
-			"envoy.extensions.filters.http.grpc_stats.v3.FilterConfig":        grpcStats,
-			"envoy.extensions.filters.http.grpc_web.v3.GrpcWeb":               grpcWeb,
-			"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit": localRateLimit,
-			"envoy.extensions.filters.http.buffer.v3.Buffer":                  bufferFilter,
-			"envoy.extensions.filters.http.header_mutation.v3.HeaderMutation": headerMutation,
-			"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig":       istioALPN,
-			"io.istio.http.peer_metadata.Config":                              peerMetadata,
-			"stats.PluginConfig":                                              httpStats,
-		},
-		RouteFilters: map[string]func(scope, typed) config.HTTPPolicy{
-			"envoy.extensions.filters.http.rbac.v3.RBACPerRoute":                      routeRBAC,
-			"envoy.extensions.filters.http.fault.v3.HTTPFault":                        faultFilter,
-			"envoy.extensions.filters.http.cors.v3.CorsPolicy":                        corsPolicy,
-			"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         localRateLimit,
-			"envoy.extensions.filters.http.buffer.v3.BufferPerRoute":                  routeBuffer,
-			"envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute": routeHeaderMutation,
-		},
+		HTTPFilters:  httpFilterTable(),
+		RouteFilters: routeFilterTable(),
 		ListenerFilters: map[string]func(scope, typed, config.Inspector, *config.ListenerFilters){
 			"envoy.extensions.filters.listener.original_dst.v3.OriginalDst":     originalDst,
 			"envoy.extensions.filters.listener.original_src.v3.OriginalSrc":     originalSrc,
@@ -115,6 +96,39 @@ func Default() *Registry {
 	}
 }
 
+func httpFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
+	return map[string]func(scope, typed) config.HTTPPolicy{
+		"envoy.extensions.filters.http.rbac.v3.RBAC":                      httpRBAC,
+		"envoy.extensions.filters.http.fault.v3.HTTPFault":                faultFilter,
+		"envoy.extensions.filters.http.cors.v3.Cors":                      corsFilter,
+		"envoy.extensions.filters.http.grpc_stats.v3.FilterConfig":        grpcStats,
+		"envoy.extensions.filters.http.grpc_web.v3.GrpcWeb":               grpcWeb,
+		"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit": localRateLimit,
+		"envoy.extensions.filters.http.buffer.v3.Buffer":                  bufferFilter,
+		"envoy.extensions.filters.http.header_mutation.v3.HeaderMutation": headerMutation,
+		"envoy.extensions.filters.http.csrf.v3.CsrfPolicy":                csrfFilter,
+		"envoy.extensions.filters.http.header_to_metadata.v3.Config":      headerToMetadata,
+		"envoy.extensions.filters.http.health_check.v3.HealthCheck":       healthCheck,
+		"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig":       istioALPN,
+		"io.istio.http.peer_metadata.Config":                              peerMetadata,
+		"stats.PluginConfig":                                              httpStats,
+	}
+}
+
+// routeFilterTable has what a route may say of HTTP filters.
+func routeFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
+	return map[string]func(scope, typed) config.HTTPPolicy{
+		"envoy.extensions.filters.http.rbac.v3.RBACPerRoute":                      routeRBAC,
+		"envoy.extensions.filters.http.fault.v3.HTTPFault":                        faultFilter,
+		"envoy.extensions.filters.http.csrf.v3.CsrfPolicy":                        csrfFilter,
+		"envoy.extensions.filters.http.header_to_metadata.v3.Config":              routeHeaderToMetadata,
+		"envoy.extensions.filters.http.cors.v3.CorsPolicy":                        corsPolicy,
+		"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         routeLocalRateLimit,
+		"envoy.extensions.filters.http.buffer.v3.BufferPerRoute":                  routeBuffer,
+		"envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute": routeHeaderMutation,
+	}
+}
+
 // ignored lists what may be left out. Nothing that decides who may talk to whom
 // or where a request goes can be here.
 func ignored() map[string]string {
@@ -133,9 +147,6 @@ func unsupported() map[string]string {
 		"envoy.extensions.filters.http.lua.v3.Lua":                                   "Lua",
 		"envoy.extensions.filters.http.lua.v3.LuaPerRoute":                           "Lua by route",
 		"envoy.extensions.filters.http.wasm.v3.Wasm":                                 "Wasm",
-		"envoy.extensions.filters.http.health_check.v3.HealthCheck":                  "health check answers",
-		"envoy.extensions.filters.http.csrf.v3.CsrfPolicy":                           "CSRF protection",
-		"envoy.extensions.filters.http.header_to_metadata.v3.Config":                 "metadata from headers",
 		"envoy.extensions.filters.http.dynamic_forward_proxy.v3.FilterConfig":        "dynamic forward proxy",
 		"envoy.extensions.filters.network.sni_dynamic_forward_proxy.v3.FilterConfig": "dynamic forward proxy by SNI",
 		"envoy.extensions.clusters.dynamic_forward_proxy.v3.ClusterConfig":           "dynamic forward proxy clusters",

@@ -43,7 +43,6 @@ func (s scope) routes(m *route.RouteConfiguration, inline bool) *config.RouteCon
 
 func (s scope) virtualHost(m *route.VirtualHost, domains map[string]bool, maxBody int) *config.VirtualHost {
 	s.unsupported(m.GetMatcher() != nil, "matcher", "routes by the matcher API")
-	s.unsupported(len(m.GetRateLimits()) > 0, "rate_limits", "global rate limits")
 	s.unsupported(m.GetRetryPolicyTypedConfig() != nil, "retry_policy_typed_config", "use retry_policy")
 	s.unsupported(m.GetCors() != nil, "cors", "use typed_per_filter_config")
 	out := &config.VirtualHost{
@@ -55,6 +54,7 @@ func (s scope) virtualHost(m *route.VirtualHost, domains map[string]bool, maxBod
 		IncludeAttemptCount:    m.GetIncludeRequestAttemptCount(),
 		IncludeAttemptResponse: m.GetIncludeAttemptCountInResponse(),
 		RetryBufferLimit:       bufferLimit(m),
+		RateLimits:             s.rateLimits(m.GetRateLimits()),
 		Metadata:               metadata(m.GetMetadata()),
 		RequestHeaders:         s.mutations("request_headers_to_add", "request_headers_to_remove", m.GetRequestHeadersToAdd(), m.GetRequestHeadersToRemove()),
 		ResponseHeaders:        s.mutations("response_headers_to_add", "response_headers_to_remove", m.GetResponseHeadersToAdd(), m.GetResponseHeadersToRemove()),

@@ -32,6 +32,8 @@ func (s scope) action(m *route.RouteAction) *config.RouteAction {
 		Priority:          config.Priority(m.GetPriority()),
 		MetadataMatch:     lbMetadata(m.GetMetadataMatch()),
 		InternalRedirect:  s.at("internal_redirect_policy").internalRedirect(m.GetInternalRedirectPolicy()),
+		RateLimits:        s.rateLimits(m.GetRateLimits()),
+		WithHostLimits:    boolean(m.GetIncludeVhRateLimits(), false),
 	}
 	if d := m.GetMaxStreamDuration(); d != nil {
 		at := s.at("max_stream_duration")
@@ -48,7 +50,6 @@ func (s scope) action(m *route.RouteAction) *config.RouteAction {
 }
 
 func (s scope) actionUnsupported(m *route.RouteAction) {
-	s.unsupported(len(m.GetRateLimits()) > 0, "rate_limits", "global rate limits")
 	s.unsupported(m.GetRetryPolicyTypedConfig() != nil, "retry_policy_typed_config", "use retry_policy")
 	s.unsupported(m.GetCors() != nil, "cors", "use typed_per_filter_config")
 	s.unsupported(m.GetPathRewrite() != "", "path_rewrite", "rewriting a path by format string")

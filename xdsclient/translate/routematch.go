@@ -50,16 +50,7 @@ func (s scope) routeMatch(m *route.RouteMatch) config.RouteMatch {
 		out.Path = strings.ToLower(out.Path)
 	}
 	out.Headers = s.headers("headers", m.GetHeaders())
-	for i, q := range m.GetQueryParameters() {
-		qm := config.QueryMatch{Name: q.GetName()}
-		switch x := q.GetQueryParameterMatchSpecifier().(type) {
-		case *route.QueryParameterMatcher_StringMatch:
-			qm.String = s.index("query_parameters", i).at("string_match").stringMatch(x.StringMatch)
-		case *route.QueryParameterMatcher_PresentMatch:
-			qm.Absent = !x.PresentMatch
-		}
-		out.Query = append(out.Query, qm)
-	}
+	out.Query = s.queries(m.GetQueryParameters())
 	for i, c := range m.GetCookies() {
 		out.Cookies = append(out.Cookies, config.CookieMatch{Name: c.GetName(), Invert: c.GetInvertMatch(),
 			String: s.index("cookies", i).at("string_match").stringMatch(c.GetStringMatch())})
@@ -228,4 +219,19 @@ func (c *templateCompiler) variable(v string) {
 		c.segment(seg)
 	}
 	c.out.WriteByte(')')
+}
+
+func (s scope) queries(in []*route.QueryParameterMatcher) []config.QueryMatch {
+	var out []config.QueryMatch
+	for i, q := range in {
+		qm := config.QueryMatch{Name: q.GetName()}
+		switch x := q.GetQueryParameterMatchSpecifier().(type) {
+		case *route.QueryParameterMatcher_StringMatch:
+			qm.String = s.index("query_parameters", i).at("string_match").stringMatch(x.StringMatch)
+		case *route.QueryParameterMatcher_PresentMatch:
+			qm.Absent = !x.PresentMatch
+		}
+		out = append(out, qm)
+	}
+	return out
 }

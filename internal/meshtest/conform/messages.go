@@ -13,6 +13,7 @@ import (
 	filelog "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	fault "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	mutation "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	rbac "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -52,7 +53,7 @@ func messages() []proto.Message {
 	return []proto.Message{
 		&cluster.Cluster{}, &endpoint.ClusterLoadAssignment{}, &listener.Listener{}, &route.RouteConfiguration{}, &route.FilterConfig{},
 		&route.ScopedRouteConfiguration{}, &route.VirtualHost{}, &core.TypedExtensionConfig{}, &runtime.Runtime{}, &filelog.FileAccessLog{},
-		&fault.HTTPFault{}, &mutation.HeaderMutation{}, &rbac.RBAC{}, &router.Router{}, &hcm.HttpConnectionManager{}, &tcpproxy.TcpProxy{},
+		&fault.HTTPFault{}, &mutation.HeaderMutation{}, &ratelimit.LocalRateLimit{}, &rbac.RBAC{}, &router.Router{}, &hcm.HttpConnectionManager{}, &tcpproxy.TcpProxy{},
 		&tlssocket.Secret{}, &httpoptions.HttpProtocolOptions{}, &structpb.Struct{}, &anypb.Any{},
 	}
 }

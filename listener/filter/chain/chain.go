@@ -9,12 +9,17 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
 	"sluice/listener/filter/alpn"
+	"sluice/listener/filter/buffer"
 	"sluice/listener/filter/cors"
+	"sluice/listener/filter/csrf"
 	"sluice/listener/filter/fault"
 	"sluice/listener/filter/grpcstats"
 	"sluice/listener/filter/grpcweb"
 	"sluice/listener/filter/headermutation"
+	"sluice/listener/filter/headertometadata"
+	"sluice/listener/filter/healthcheck"
 	"sluice/listener/filter/istiostats"
+	"sluice/listener/filter/localratelimit"
 	"sluice/listener/filter/peermetadata"
 	"sluice/listener/filter/rbac"
 )
@@ -23,6 +28,9 @@ import (
 type Builder struct {
 	Node    *telemetry.Node // nil: peers are told nothing
 	Workers int
+	Cluster string // of the node, which health checks are told
+	// Failing says that the process is told to fail its health checks; nil: never.
+	Failing func() bool
 	// More builds policies that this table doesn't know; nil: they are errors.
 	More func(f *config.HTTPFilter, m *config.HTTPConnectionManager, l *config.Listener) (filter.HTTP, error)
 }
@@ -43,6 +51,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return fault.New(p), nil
 	case *config.CORS:
 		return cors.New(p), nil
+	case *config.CSRF:
+		return csrf.New(p), nil
 	case *config.IstioALPN:
 		return alpn.New(p), nil
 	case *config.GRPCWeb:
@@ -55,6 +65,14 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return istiostats.New(p, b.Node, direction), nil
 	case *config.HTTPRBAC:
 		return rbac.New(p.RBAC), nil
+	case *config.Buffer:
+		return buffer.New(p), nil
+	case *config.LocalRateLimit:
+		return localratelimit.New(p, b.Workers), nil
+	case *config.HeaderToMetadata:
+		return headertometadata.New(p), nil
+	case *config.HealthCheckFilter:
+		return healthcheck.New(p, b.Cluster, b.Failing), nil
 	case *config.HeaderMutationFilter:
 		return headermutation.New(p), nil
 	}

@@ -26,8 +26,8 @@ func (f *Filter) Decode(x *filter.Exchange, s *filter.Slot) filter.Verdict {
 	if len(origin) == 0 || len(p.Origins) == 0 {
 		return filter.Continue
 	}
-	enabled := x.Random%1_000_000 < uint64(p.Enabled.PerMillion)
-	if !enabled && x.Random%1_000_000 >= uint64(p.Shadow.PerMillion) {
+	enabled := x.Chance(p.Enabled)
+	if !enabled && !x.Chance(p.Shadow) {
 		return filter.Continue
 	}
 	ok := f.allows(origin)

@@ -154,12 +154,10 @@ func number(x *filter.Exchange, name string) (int, bool) {
 
 // hit draws lots: share, a header's percentage, can only lower the policy's.
 func hit(x *filter.Exchange, p config.Percent, share []byte) bool {
-	limit := uint64(p.PerMillion)
 	if len(share) > 0 {
 		if n, err := strconv.ParseUint(string(share), 10, 32); err == nil {
-			limit = min(limit, n*10_000)
+			p.PerMillion = uint32(min(uint64(p.PerMillion), n*10_000))
 		}
 	}
-	x.Random = x.Random*6364136223846793005 + 1442695040888963407
-	return (x.Random>>33)%1_000_000 < limit
+	return x.Chance(p)
 }

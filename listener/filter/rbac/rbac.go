@@ -55,14 +55,14 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	}
 	ok, policy := Evaluate(r, &s)
 	if r.Action == config.RBACLog {
-		note(x, "access_log_hint", policy != "")
+		x.Record.SetDynamic(metadataKey, "access_log_hint", policy != "")
 		x.Stats.Inc(f.allowed)
 		return filter.Continue
 	}
 	if policy != "" {
-		note(x, f.policy.StatPrefix+"enforced_effective_policy_id", policy)
+		x.Record.SetDynamic(metadataKey, f.policy.StatPrefix+"enforced_effective_policy_id", policy)
 	}
-	note(x, f.policy.StatPrefix+"enforced_engine_result", word(ok))
+	x.Record.SetDynamic(metadataKey, f.policy.StatPrefix+"enforced_engine_result", word(ok))
 	if ok {
 		x.Stats.Inc(f.allowed)
 		f.perRule(x, f.policy.StatPrefix, policy, "allowed")
@@ -89,9 +89,9 @@ func (f *Filter) shadow(x *filter.Exchange, r *config.RBACRules, s *Subject) {
 		f.perRule(x, f.policy.ShadowStatPrefix, policy, "shadow_denied")
 	}
 	if policy != "" {
-		note(x, f.policy.ShadowStatPrefix+"shadow_effective_policy_id", policy)
+		x.Record.SetDynamic(metadataKey, f.policy.ShadowStatPrefix+"shadow_effective_policy_id", policy)
 	}
-	note(x, f.policy.ShadowStatPrefix+"shadow_engine_result", word(ok))
+	x.Record.SetDynamic(metadataKey, f.policy.ShadowStatPrefix+"shadow_engine_result", word(ok))
 }
 
 func word(ok bool) string {
@@ -99,19 +99,6 @@ func word(ok bool) string {
 		return "allowed"
 	}
 	return "denied"
-}
-
-// note writes dynamic metadata. It allocates only where policies exist.
-func note(x *filter.Exchange, key string, v config.Value) {
-	if x.Record.Dynamic == nil {
-		x.Record.Dynamic = config.Metadata{}
-	}
-	s := x.Record.Dynamic[metadataKey]
-	if s == nil {
-		s = config.Struct{}
-		x.Record.Dynamic[metadataKey] = s
-	}
-	s[key] = v
 }
 
 // Encode implements filter.HTTP.
