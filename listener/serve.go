@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/config"
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
@@ -213,14 +212,7 @@ func (c *conn) tlvs(p *sniff.Proxy) {
 			if r.Type != typ {
 				continue
 			}
-			n := c.Note()
-			if n.Dynamic == nil {
-				n.Dynamic = config.Metadata{}
-			}
-			if n.Dynamic[r.Namespace] == nil {
-				n.Dynamic[r.Namespace] = config.Struct{}
-			}
-			n.Dynamic[r.Namespace][r.Key] = strings.ToValidUTF8(string(value), "!")
+			c.Note().Dynamic.Set(r.Namespace, r.Key, strings.ToValidUTF8(string(value), "!"))
 		}
 		if f.PassAll || bytes.IndexByte(f.Pass, typ) >= 0 {
 			n := c.Note()

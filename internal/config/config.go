@@ -109,6 +109,17 @@ type Struct map[string]Value
 // Metadata is filter metadata by name space ("istio", "envoy.lb", ...).
 type Metadata map[string]Struct
 
+// Set sets the value of a key in a name space. It allocates.
+func (m *Metadata) Set(ns, key string, v Value) {
+	if *m == nil {
+		*m = Metadata{}
+	}
+	if (*m)[ns] == nil {
+		(*m)[ns] = Struct{}
+	}
+	(*m)[ns][key] = v
+}
+
 // Lookup walks path below name space ns and says whether something is there.
 func (m Metadata) Lookup(ns string, path ...string) (Value, bool) {
 	var v Value = m[ns]

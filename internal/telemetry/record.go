@@ -129,17 +129,6 @@ type Service struct{ Host, Name, Namespace string }
 // Reset forgets everything.
 func (r *Record) Reset() { *r = Record{} }
 
-// SetDynamic sets dynamic metadata. It allocates.
-func (r *Record) SetDynamic(namespace, key string, v config.Value) {
-	if r.Dynamic == nil {
-		r.Dynamic = config.Metadata{}
-	}
-	if r.Dynamic[namespace] == nil {
-		r.Dynamic[namespace] = config.Struct{}
-	}
-	r.Dynamic[namespace][key] = v
-}
-
 // Peer is the metadata of the workload at the other end.
 type Peer struct {
 	Workload, Namespace, Cluster         string

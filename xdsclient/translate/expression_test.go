@@ -27,8 +27,8 @@ func TestExpressions(t *testing.T) {
 	r.Request.AddName("x-two", []byte("a"))
 	r.Request.AddName("x-two", []byte("b"))
 	r.Flags.Set(telemetry.NR)
-	r.SetDynamic("ns", "k", "v")
-	r.SetDynamic("ns", "list", config.List{"p", 2.0})
+	r.Dynamic.Set("ns", "k", "v")
+	r.Dynamic.Set("ns", "list", config.List{"p", 2.0})
 	w := &telemetry.Writer{Format: telemetry.NewFormatter(nil)}
 	for text, want := range map[string]bool{
 		// operators

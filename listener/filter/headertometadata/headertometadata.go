@@ -70,10 +70,10 @@ func write(x *filter.Exchange, m *config.MetadataFrom, v string) {
 		return
 	}
 	if !m.Number {
-		x.Record.SetDynamic(m.Namespace, m.Key, v)
+		x.Record.Dynamic.Set(m.Namespace, m.Key, v)
 		return
 	}
 	if n, err := strconv.ParseFloat(strings.TrimSpace(v), 64); err == nil {
-		x.Record.SetDynamic(m.Namespace, m.Key, n)
+		x.Record.Dynamic.Set(m.Namespace, m.Key, n)
 	}
 }

@@ -77,17 +77,9 @@ func (f *Filter) noteShadow(c *downstream.Connection, ok bool, policy string) {
 		stat, result = f.shadowAllowed, "allowed"
 	}
 	f.count(stat)
-	n := c.Note()
-	if n.Dynamic == nil {
-		n.Dynamic = config.Metadata{}
-	}
-	s := n.Dynamic[metadataKey]
-	if s == nil {
-		s = config.Struct{}
-		n.Dynamic[metadataKey] = s
-	}
+	d := &c.Note().Dynamic
 	if policy != "" {
-		s[f.policy.ShadowStatPrefix+"shadow_effective_policy_id"] = policy
+		d.Set(metadataKey, f.policy.ShadowStatPrefix+"shadow_effective_policy_id", policy)
 	}
-	s[f.policy.ShadowStatPrefix+"shadow_engine_result"] = result
+	d.Set(metadataKey, f.policy.ShadowStatPrefix+"shadow_engine_result", result)
 }

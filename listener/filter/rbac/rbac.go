@@ -55,14 +55,14 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	}
 	ok, policy := Evaluate(r, &s)
 	if r.Action == config.RBACLog {
-		x.Record.SetDynamic(metadataKey, "access_log_hint", policy != "")
+		x.Record.Dynamic.Set(metadataKey, "access_log_hint", policy != "")
 		x.Stats.Inc(f.allowed)
 		return filter.Continue
 	}
 	if policy != "" {
-		x.Record.SetDynamic(metadataKey, f.policy.StatPrefix+"enforced_effective_policy_id", policy)
+		x.Record.Dynamic.Set(metadataKey, f.policy.StatPrefix+"enforced_effective_policy_id", policy)
 	}
-	x.Record.SetDynamic(metadataKey, f.policy.StatPrefix+"enforced_engine_result", word(ok))
+	x.Record.Dynamic.Set(metadataKey, f.policy.StatPrefix+"enforced_engine_result", word(ok))
 	if ok {
 		x.Stats.Inc(f.allowed)
 		f.perRule(x, f.policy.StatPrefix, policy, "allowed")
@@ -89,9 +89,9 @@ func (f *Filter) shadow(x *filter.Exchange, r *config.RBACRules, s *Subject) {
 		f.perRule(x, f.policy.ShadowStatPrefix, policy, "shadow_denied")
 	}
 	if policy != "" {
-		x.Record.SetDynamic(metadataKey, f.policy.ShadowStatPrefix+"shadow_effective_policy_id", policy)
+		x.Record.Dynamic.Set(metadataKey, f.policy.ShadowStatPrefix+"shadow_effective_policy_id", policy)
 	}
-	x.Record.SetDynamic(metadataKey, f.policy.ShadowStatPrefix+"shadow_engine_result", word(ok))
+	x.Record.Dynamic.Set(metadataKey, f.policy.ShadowStatPrefix+"shadow_engine_result", word(ok))
 }
 
 func word(ok bool) string {
