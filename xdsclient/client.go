@@ -170,7 +170,7 @@ func (c *Client) Run(ctx context.Context) error {
 	for {
 		if c.newRefs {
 			c.newRefs = false
-			c.watchFiles(ctx)
+			c.watchSecrets(ctx)
 		}
 		next := c.nextTimer()
 		select {

@@ -23,8 +23,9 @@ import (
 // in use within a second.
 const fileEvery = 250 * time.Millisecond
 
-// watchFiles starts a watch for each file that a secret comes from.
-func (c *Client) watchFiles(ctx context.Context) {
+// watchSecrets starts a watch for each file or server that a secret comes from,
+// but ADS.
+func (c *Client) watchSecrets(ctx context.Context) {
 	visit := func(refs []config.SecretRef) {
 		for _, r := range refs {
 			if r.Source == config.SecretFile && !slices.Contains(c.named[r.Path], r.Name) {
@@ -37,10 +38,14 @@ func (c *Client) watchFiles(ctx context.Context) {
 				path := r.Path
 				c.wg.Go(func() { c.watchFile(ctx, path) })
 			case r.Source == config.SecretAgent && !c.files[r.Name]:
-				if body := agentFile(r.Name); body != nil {
+				switch body := agentFile(r.Name); {
+				case body != nil:
 					c.files[r.Name] = true
-					name := r.Name
-					c.wg.Go(func() { c.watchAgentFile(ctx, name, body) })
+					c.wg.Go(func() { c.watchAgentFile(ctx, r.Name, body) })
+				case c.opts.Secrets == nil:
+					c.files[r.Name] = true
+					c.counted(r.Name)
+					c.wg.Go(func() { c.watchServer(ctx, r) })
 				}
 			}
 		}

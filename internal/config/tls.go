@@ -23,11 +23,12 @@ type TLSParams struct {
 // SecretRef names a secret, or holds it. Name goes through Snapshot.Secrets
 // (SDS, or identity for "default" and "ROOTCA").
 type SecretRef struct {
-	Name   string
-	Inline *Secret
-	Source SecretSource
-	Path   string        // of SecretFile
-	Wait   time.Duration // initial_fetch_timeout: 15 s when absent, 0: for ever
+	Name    string
+	Inline  *Secret
+	Source  SecretSource
+	Path    string        // of SecretFile
+	Cluster string        // of SecretAgent: the SDS server, where no agent is in this process
+	Wait    time.Duration // initial_fetch_timeout: 15 s when absent, 0: for ever
 }
 
 // SecretSource says who supplies a named secret.

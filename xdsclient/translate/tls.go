@@ -137,9 +137,20 @@ func (s scope) secretRef(m *tlsv3.SdsSecretConfig) config.SecretRef {
 	case *core.ConfigSource_PathConfigSource:
 		out.Source, out.Path = config.SecretFile, x.PathConfigSource.GetPath()
 	case *core.ConfigSource_ApiConfigSource:
-		out.Source = config.SecretAgent
+		out.Source, out.Cluster = config.SecretAgent, s.at("sds_config").at("api_config_source").sdsCluster(x.ApiConfigSource)
 	}
 	return out
+}
+
+// sdsCluster is the static cluster whose SDS server is asked.
+func (s scope) sdsCluster(m *core.ApiConfigSource) string {
+	for _, g := range m.GetGrpcServices() {
+		if name := g.GetEnvoyGrpc().GetClusterName(); name != "" {
+			return name
+		}
+	}
+	s.at("grpc_services").bad("no envoy_grpc with a cluster_name")
+	return ""
 }
 
 func version(v tlsv3.TlsParameters_TlsProtocol, auto uint16) uint16 {
