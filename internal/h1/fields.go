@@ -21,13 +21,12 @@ type section struct {
 func (s *section) fields(b []byte) (n int, done bool, f fault) {
 	for n < len(b) {
 		line := b[n:]
-		if line[0] == '\r' {
-			if len(line) < 2 {
-				return n, false, noFault
-			}
-			if line[1] != '\n' {
-				return n, false, codecError
-			}
+		switch {
+		case line[0] == '\n':
+			return n + 1, true, noFault
+		case line[0] == '\r' && len(line) < 2:
+			return n, false, noFault
+		case line[0] == '\r' && line[1] == '\n':
 			return n + 2, true, noFault
 		}
 		name := spanOf(line, isToken)
@@ -35,25 +34,39 @@ func (s *section) fields(b []byte) (n int, done bool, f fault) {
 			return n, false, s.tooLong(name)
 		}
 		if name == 0 || line[name] != ':' {
-			return n, false, codecError // also a folded line, and a space before the colon
+			return n, false, codecError // also a space before the colon, a folded line behind none, a bare CR
 		}
-		end, f := fastEnd(line, max(name+1, s.scanned))
+		end, next, f := fieldEnd(line, max(name+1, s.scanned))
 		if f != noFault {
 			return n, false, f
 		}
-		if end < 0 {
-			if s.scanned = max(name+1, len(line)-1); line[len(line)-1] != '\r' {
-				s.scanned = len(line)
-			}
+		if next == 0 {
+			s.scanned = end
 			return n, false, s.tooLong(len(line))
 		}
 		s.scanned = 0
-		if f := s.add(line[:end+2], name); f != noFault {
+		if f := s.add(usual(line[:end], line[:next], name), name); f != noFault {
 			return n, false, f
 		}
-		n += end + 2
+		n += next
 	}
 	return n, false, noFault
+}
+
+// usual gives a line the form that a writer uses: on one line, with CRLF. text is
+// the line without its end, and nothing but the end of a line or a fold has a LF.
+// An unfolded value keeps the white space that folded it, as in Envoy.
+func usual(text, line []byte, name int) []byte {
+	if len(line)-len(text) == 2 && bytes.IndexByte(text[name:], '\n') < 0 {
+		return line
+	}
+	b := make([]byte, 0, len(text)+2)
+	for _, c := range text {
+		if c != '\r' && c != '\n' {
+			b = append(b, c)
+		}
+	}
+	return append(b, '\r', '\n')
 }
 
 func (s *section) tooLong(line int) fault {

@@ -22,11 +22,11 @@ func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f f
 		}
 		return 0, codecError
 	}
-	end, f := lineEnd(b, max(m, scanned))
+	end, next, f := lineEnd(b, max(m, scanned))
 	if f != noFault {
 		return 0, f
 	}
-	if end < 0 {
+	if next == 0 {
 		if len(b) > o.maxBytes(true) {
 			return 0, headersTooLarge
 		}
@@ -46,7 +46,7 @@ func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f f
 	if f := setTarget(target, h, o); f != noFault {
 		return 0, f
 	}
-	return end + 2, noFault
+	return next, noFault
 }
 
 // cutSpace cuts b at its first run of spaces and tabs.
