@@ -165,7 +165,7 @@ func (r *request) slot(i int) *filter.Slot {
 
 func (r *request) noteProtocol(h *httpmsg.Head) {
 	r.headSeen = true
-	if !r.down.HTTP2() && (h.Major == 1 && h.Minor == 0 || h.Major == 0) {
+	if !r.down.HTTP2() && (h.Major != 1 || h.Minor != 1) { // Envoy knows no other
 		r.rec.Protocol = telemetry.HTTP10
 	}
 	r.grpc = route.IsGRPC(h.Get(httpmsg.ContentType))
@@ -394,6 +394,8 @@ func (r *request) brokenRequest(reason httpmsg.ResetReason) {
 		body = "Upgrade Required"
 	case 431:
 		body = "Request Header Fields Too Large"
+	case 501:
+		body = "Not Implemented"
 	}
 	if reason.Kind == httpmsg.ResetProtocolError || reason.Kind == httpmsg.ResetHeaderLimit {
 		r.rec.Flags.Set(telemetry.DPE)
