@@ -45,8 +45,8 @@ func frame(h *httpmsg.Head, o *Options, request, none bool) (framing, fault) {
 			r.kind = finished
 		}
 	case te:
-		if count(h, httpmsg.ContentLength) > 1 || request && h.Major == 1 && h.Minor == 0 {
-			return r, codecError // one that came through an HTTP/1.0 proxy has no chunks
+		if count(h, httpmsg.ContentLength) > 1 {
+			return r, codecError
 		}
 		chunked := count(h, httpmsg.TransferEncoding) == 1 && httpmsg.EqualFold(h.Get(httpmsg.TransferEncoding), "chunked")
 		if cl && (!o.AllowChunkedLength || !chunked) {

@@ -163,7 +163,10 @@ func (s *Server) request() fault {
 	if f != noFault {
 		return f
 	}
-	if s.chunked = fr.kind == atSize; s.upgrade || s.connect {
+	if s.chunked = fr.kind == atSize; s.chunked && s.http10 {
+		s.keep10, s.closing = false, true // RFC 9112 section 6.1: what follows isn't trusted
+	}
+	if s.upgrade || s.connect {
 		fr.kind = awaiting
 	}
 	s.head = nil
