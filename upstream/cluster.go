@@ -280,11 +280,17 @@ func (c *Cluster) Pick(q *Query) *Host {
 // Breakers are the cluster's limits at a priority.
 func (c *Cluster) Breakers(p config.Priority) *pool.Breakers { return &c.shared.breakers[p] }
 
-// Count counts a response.
-func (c *Cluster) Count(code int) {
+// Count counts a response, to a request of an internal client or of another.
+func (c *Cluster) Count(code int, internal bool) {
 	c.Stats[pool.RqCompleted]++
-	if c.group != nil {
-		c.group.Code("upstream_rq_", code)
+	if c.group == nil {
+		return
+	}
+	c.group.Code("upstream_rq_", code)
+	if internal {
+		c.group.Code("internal.upstream_rq_", code)
+	} else {
+		c.group.Code("external.upstream_rq_", code)
 	}
 }
 

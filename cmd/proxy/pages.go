@@ -25,7 +25,7 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 		Version: "sluice/" + version, Began: p.began, State: func() admin.State { return admin.State(p.state.Load()) }, Metrics: p.plane.metrics,
 		Clusters: d.clusters, Listeners: d.listeners, ConfigDump: d.config, Certs: d.certs, InitDump: d.waiting,
 		Options: p.options, Node: node, Logging: &admin.Logging{Level: p.level},
-		Drain: p.drain, Quit: p.quitNow,
+		Drain: p.drain, Quit: p.quitNow, ReopenLogs: p.plane.files.Reopen,
 	}
 	p.admin = a
 	p.plane.admin.Store(a)
