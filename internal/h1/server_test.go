@@ -78,6 +78,8 @@ func TestRequestVerdicts(t *testing.T) {
 		{"method with control byte", "G\x01T / HTTP/1.1\r\nHost: a\r\n\r\n", chars},
 		{"no method", " / HTTP/1.1\r\nHost: a\r\n\r\n", codec},
 		{"HTTP/0.9", "GET /\r\n", "426 low_version"},
+		{"no target", "GET  HTTP/1.1\r\nHost: a\r\n\r\n", codec},
+		{"target * of HTTP/0.9", "GET *\r\n", "400 http1.invalid_url"},
 		{"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "426 low_version"},
 		{"HTTP/1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", "426 low_version"},
 		{"HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", "426 low_version"},
