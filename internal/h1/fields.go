@@ -6,6 +6,10 @@ import (
 	"sluice/internal/httpmsg"
 )
 
+// fieldFrame is what Envoy counts for the punctuation of a received field, and for
+// a head that has none.
+const fieldFrame = 3
+
 // section parses the field lines of a head or of trailers, as they arrive.
 type section struct {
 	h       *httpmsg.Head
@@ -23,11 +27,11 @@ func (s *section) fields(b []byte) (n int, done bool, f fault) {
 		line := b[n:]
 		switch {
 		case line[0] == '\n':
-			return n + 1, true, noFault
+			return n + 1, true, s.whole()
 		case line[0] == '\r' && len(line) < 2:
 			return n, false, noFault
 		case line[0] == '\r' && line[1] == '\n':
-			return n + 2, true, noFault
+			return n + 2, true, s.whole()
 		}
 		name := spanOf(line, isToken)
 		if name == len(line) {
@@ -51,6 +55,14 @@ func (s *section) fields(b []byte) (n int, done bool, f fault) {
 		n += next
 	}
 	return n, false, noFault
+}
+
+// whole ends the section.
+func (s *section) whole() fault {
+	if s.h.WireSize() == 0 {
+		s.h.SetWireSize(fieldFrame)
+	}
+	return noFault
 }
 
 // usual gives a line the form that a writer uses: on one line, with CRLF. text is
@@ -88,6 +100,7 @@ func (s *section) add(line []byte, n int) fault {
 	if h.Size()+len(name)+len(value) > s.o.maxBytes(s.request) {
 		return headersTooLarge
 	}
+	h.SetWireSize(h.WireSize() + n + len(value) + fieldFrame)
 	if s.o.Underscores != UnderscoresAllow && s.request && bytes.IndexByte(name, '_') >= 0 {
 		return s.underscore()
 	}

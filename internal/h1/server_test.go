@@ -214,6 +214,23 @@ func TestChunksFromHTTP10EndTheConnection(t *testing.T) {
 	}
 }
 
+func TestHeadsAreCountedAsEnvoyCountsThem(t *testing.T) {
+	_, d, l := newServer(Options{})
+	var received int
+	l.onHead = func(h *httpmsg.Head, _ bool) { received = h.WireSize() }
+	d.push("POST /p HTTP/1.1\r\nhost: svc.test\r\ncontent-length: 0\r\n\r\n")
+	var h httpmsg.Head
+	h.Status = 200
+	h.AddString(httpmsg.Server, "envoy")
+	l.stream.SendHead(&h, true)
+	if want := len("host") + len("svc.test") + 3 + len("content-length") + len("0") + 3; received != want {
+		t.Errorf("received %d, want %d", received, want)
+	}
+	if want := len("server: envoy\r\ncontent-length: 0\r\n"); h.WireSize() != want {
+		t.Errorf("sent %d, want %d", h.WireSize(), want)
+	}
+}
+
 func TestBytesBehindAnUpgradeAreReadAheadAndKept(t *testing.T) {
 	_, d, l := newServer(Options{})
 	d.push(get("Connection: Upgrade\r\nUpgrade: foo\r\n") + "early")

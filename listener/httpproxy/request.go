@@ -174,8 +174,12 @@ func (r *request) noteProtocol(h *httpmsg.Head) {
 	r.upgrade = h.Has(httpmsg.Upgrade) && hasToken(h.Get(httpmsg.Connection), "upgrade")
 }
 
-// headBytes is the size of a head as Envoy counts it: names and values.
+// headBytes is the size of a head as its engine counted it, else that of names and
+// values.
 func headBytes(h *httpmsg.Head) (n int) {
+	if n = h.WireSize(); n > 0 {
+		return n
+	}
 	n = len(h.Method()) + len(h.Path()) + len(h.Authority()) + len(h.Scheme())
 	if len(h.Method()) > 0 {
 		n += len(":method") + len(":path") + len(":authority")

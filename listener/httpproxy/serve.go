@@ -324,9 +324,10 @@ func (r *request) send(end bool) {
 	r.conn.leaveOnDrain()
 	r.rec.Code = r.resp.Status
 	r.rec.SendHead = r.local.worker.Now()
-	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
 	r.headOut = true
+	r.resp.SetWireSize(0)
 	r.down.SendHead(&r.resp, end)
+	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
 	if end {
 		r.finish()
 	}
