@@ -41,7 +41,11 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the admin port: %w", err)
 		}
-		stops = append(stops, serveHTTP([]net.Listener{l}, a.Handler()))
+		log, err := newAdminLog(p.plane, p.boot.AdminLogs)
+		if err != nil {
+			return nil, err
+		}
+		stops = append(stops, serveHTTP([]net.Listener{l}, log.around(a.Handler())))
 	}
 	if p.pod != nil {
 		f, err := p.pod.servePages(ctx, p)

@@ -31,6 +31,7 @@ import (
 // of traffic. Build it with newPlane, start it with Run, feed it with Apply.
 type plane struct {
 	log        *slog.Logger
+	base       time.Time // of the workers' clocks
 	workers    []*worker.Worker
 	sets       []*telemetry.Set // by worker
 	metrics    *telemetry.Registry
@@ -42,6 +43,7 @@ type plane struct {
 	secrets    atomic.Pointer[map[string]*config.Secret]
 	reports    *reporting
 	admin      atomic.Pointer[admin.Admin]
+	env        func(name string) string // answers %ENVIRONMENT(X)% of logs
 }
 
 // planeOptions are what the command line and the bootstrap say of the plane.
@@ -58,10 +60,9 @@ type planeOptions struct {
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
-	p := &plane{log: log, metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
-	base := time.Now()
+	p := &plane{log: log, base: time.Now(), metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
 	for i := range o.workers {
-		w, err := worker.New(worker.Options{Index: i, Base: base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
+		w, err := worker.New(worker.Options{Index: i, Base: p.base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
 		if err != nil {
 			return nil, fmt.Errorf("making worker %d: %w", i, err)
 		}
@@ -69,16 +70,16 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		p.metrics.Register(w.Post, set)
 		p.workers, p.sets = append(p.workers, w), append(p.sets, set)
 	}
-	p.files = telemetry.NewFiles(o.workers, o.flush, h.stdout, h.stderr)
+	p.files = telemetry.NewFiles(o.workers+1, o.flush, h.stdout, h.stderr)
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
-	env := func(name string) string { v, _ := h.lookup(name); return v }
+	p.env = func(name string) string { v, _ := h.lookup(name); return v }
 	node := telemetry.NewNode(o.node, nil)
 	frame := metadataexchange.Frame(node.Any)
-	p.reports = newReporting(p, node, env)
+	p.reports = newReporting(p, node, p.env)
 	filters := &chain.Builder{Node: node, Workers: o.workers}
 	p.http = httpproxy.New(httpproxy.Options{
 		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
-		Filters: filters.Build, Env: env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
+		Filters: filters.Build, Env: p.env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,

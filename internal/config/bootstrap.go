@@ -32,6 +32,7 @@ type Bootstrap struct {
 	Node              Node
 	Admin             netip.AddrPort // invalid: none
 	AdminPipe         string
+	AdminLogs         []*AccessLog
 	ADS               *ADS // nil: static only
 	Static            Snapshot
 	StatsMatcher      *StatsMatcher

@@ -75,6 +75,7 @@ func (s scope) admin(a *bootstrap.Admin, out *config.Bootstrap) {
 	}
 	addr := s.at("address").address(a.Address, false)
 	out.Admin, out.AdminPipe = addr.IP, addr.Pipe
+	out.AdminLogs = s.accessLogs("access_log", a.GetAccessLog())
 }
 
 // runtimeLayers merges the static layers, later ones over earlier ones.
