@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +38,7 @@ type plane struct {
 	clusters   *upstream.Clusters
 	http       *httpproxy.Server
 	listeners  *listener.Listeners
-	secrets    atomic.Pointer[map[string]*config.Secret]
+	snapshot   atomic.Pointer[config.Snapshot] // in force
 	reports    *reporting
 	admin      atomic.Pointer[admin.Admin]
 	env        func(name string) string // answers %ENVIRONMENT(X)% of logs
@@ -139,7 +137,7 @@ func (p *plane) Run(ctx context.Context) error {
 // one that isn't there yet, then routes and listeners. The error names what
 // could not be bound; everything else is in force.
 func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
-	p.secrets.Store(&s.Secrets)
+	p.snapshot.Store(s)
 	if err := p.clusters.Apply(ctx, s); err != nil {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
@@ -152,8 +150,8 @@ func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 }
 
 func (p *plane) secret(name string) *config.Secret {
-	if m := p.secrets.Load(); m != nil {
-		return (*m)[name]
+	if s := p.snapshot.Load(); s != nil {
+		return s.Secrets[name]
 	}
 	return nil
 }
@@ -164,17 +162,4 @@ func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, c *config.Fil
 		p.log.Error("connection manager", "listener", l.Name, "error", err)
 	}
 	return t
-}
-
-// allSecrets are the secrets in force, by name.
-func (p *plane) allSecrets() []*config.Secret {
-	m := p.secrets.Load()
-	if m == nil {
-		return nil
-	}
-	var list []*config.Secret
-	for _, name := range slices.Sorted(maps.Keys(*m)) {
-		list = append(list, (*m)[name])
-	}
-	return list
 }
