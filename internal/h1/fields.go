@@ -101,7 +101,7 @@ func (s *section) add(line []byte, n int) fault {
 		return headersTooLarge
 	}
 	h.SetWireSize(h.WireSize() + n + len(value) + fieldFrame)
-	if s.o.Underscores != UnderscoresAllow && s.request && bytes.IndexByte(name, '_') >= 0 {
+	if s.o.Underscores != httpmsg.UnderscoresAllow && s.request && bytes.IndexByte(name, '_') >= 0 {
 		return s.underscore()
 	}
 	if s.request && !s.trailer && len(name) == 4 && httpmsg.EqualFold(name, "host") {
@@ -132,7 +132,7 @@ func (s *section) full() bool {
 
 func (s *section) underscore() fault {
 	c := s.o.Counters
-	if s.o.Underscores == UnderscoresReject {
+	if s.o.Underscores == httpmsg.UnderscoresReject {
 		if c != nil {
 			c.RequestsRejectedWithUnderscoresInNames++
 		}

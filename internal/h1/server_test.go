@@ -192,7 +192,7 @@ func TestHeads(t *testing.T) {
 		{"upgrade without Connection", Options{}, get("Upgrade: websocket\r\n"), `head GET / host="a" upgrade="websocket" end=true`},
 		{"h2c is dropped", Options{}, get("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n"), `head GET / host="a" connection="Upgrade, HTTP2-Settings" end=true`},
 		{"upgrade ignored", Options{IgnoreUpgrade: func(v []byte) bool { return strings.HasPrefix(string(v), "TLS/") }}, get("Connection: Upgrade\r\nUpgrade: TLS/1.2\r\n"), `head GET / host="a" connection="Upgrade" end=true`},
-		{"underscore dropped", Options{Underscores: UnderscoresDrop}, get("x_a: b\r\nX-C: d\r\n"), `head GET / host="a" x-c="d" end=true`},
+		{"underscore dropped", Options{Underscores: httpmsg.UnderscoresDrop}, get("x_a: b\r\nX-C: d\r\n"), `head GET / host="a" x-c="d" end=true`},
 		{"CONNECT", Options{}, "CONNECT b:443 HTTP/1.1\r\nHost: x\r\n\r\n", `head CONNECT  host="b:443" end=false`},
 		{"custom method", Options{AllowCustomMethods: true}, "M-FOO / HTTP/1.1\r\nHost: a\r\n\r\n", `head M-FOO / host="a" end=true`},
 	} {
@@ -274,7 +274,7 @@ func TestCloseIsDelayedWhileTheClientMayBeSending(t *testing.T) {
 
 func TestUnderscoreRejectedIsCounted(t *testing.T) {
 	n := Counters{}
-	_, d, l := newServer(Options{Underscores: UnderscoresReject, Counters: &n})
+	_, d, l := newServer(Options{Underscores: httpmsg.UnderscoresReject, Counters: &n})
 	d.push(get("x_a: b\r\n"))
 	if !strings.Contains(l.String(), "400 http1.unexpected_underscore") || n.RequestsRejectedWithUnderscoresInNames != 1 {
 		t.Errorf("%s, %+v", l, n)
