@@ -23,7 +23,7 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 	d := &dumper{p}
 	a := &admin.Admin{
 		Version: "sluice/" + version, Began: p.began, State: func() admin.State { return admin.State(p.state.Load()) }, Metrics: p.plane.metrics,
-		Clusters: d.clusters, Listeners: d.listeners, ConfigDump: d.config, Certs: d.certs, InitDump: d.waiting,
+		Clusters: d.clusters, Listeners: d.listeners, ConfigDump: d.config, Certs: d.certs, InitDump: d.waiting, Runtime: d.runtime,
 		Options: p.options, Node: node, Logging: &admin.Logging{Level: p.level},
 		Drain: p.drain, Quit: p.quitNow, ReopenLogs: p.plane.files.Reopen,
 	}

@@ -22,6 +22,7 @@ func (p *process) stats() {
 	p.plane.metrics.Global(p.serverStats)
 	p.plane.metrics.Global(p.plane.listenerStats)
 	p.plane.metrics.Global(p.controlStats)
+	p.plane.metrics.Global(p.runtimeStats)
 }
 
 // controlStats are the xDS client's.

@@ -38,13 +38,14 @@ type Admin struct {
 	Began   time.Time
 	State   func() State
 	Metrics *telemetry.Registry
-	// Clusters, Listeners, Certs and InitDump write a page each, text or JSON as the
+	// Clusters, Listeners, Certs, InitDump and Runtime write a page each, text or JSON as the
 	// query asks; ConfigDump answers the query of one.
 	Clusters   func(ctx context.Context, w io.Writer, q url.Values) error
 	Listeners  func(ctx context.Context, w io.Writer, q url.Values) error
 	ConfigDump func(ctx context.Context, q url.Values) (body []byte, status int)
 	Certs      func(w io.Writer) error
 	InitDump   func(w io.Writer) error
+	Runtime    func(w io.Writer) error
 	// Options are the command line's, for server_info; Node is the node as JSON.
 	Options map[string]any
 	Node    json.RawMessage
@@ -149,10 +150,8 @@ func (a *Admin) pages() []page {
 			return err
 		}, false)},
 		{"/reset_counters", "reset all counters to zero", true, a.resetCounters},
-		{"/runtime", "print runtime values", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error {
-			_, err := io.WriteString(w, "{\"layers\":[],\"entries\":{}}\n")
-			return err
-		}, true)},
+		{"/runtime", "print runtime values", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error { return a.Runtime(w) }, true)},
+		{"/runtime_modify", "add or change runtime values", true, modifyRuntime},
 		{"/server_info", "print server version and status", false, a.serverInfo},
 		{"/stats", "print server stats", false, a.stats},
 		{"/stats/prometheus", "print server stats in Prometheus format", false, a.prometheus},
@@ -162,6 +161,17 @@ func (a *Admin) pages() []page {
 // noProfiler answers where Envoy's profilers would be.
 func noProfiler(w http.ResponseWriter, _ *http.Request) {
 	refuse(w, http.StatusNotImplemented, "Profiles are at /debug/pprof/ of the status port.\n")
+}
+
+// modifyRuntime changes nothing, since no admin layer is supported: values come
+// from static layers only.
+func modifyRuntime(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawQuery == "" {
+		refuse(w, http.StatusBadRequest, "usage: /runtime_modify?key1=value1&key2=value2&keyN=valueN\n"+
+			"       or send the parameters as form values\nuse an empty value to remove a previously added override")
+		return
+	}
+	refuse(w, http.StatusServiceUnavailable, "No admin layer specified")
 }
 
 func postOnly(h http.HandlerFunc) http.HandlerFunc {

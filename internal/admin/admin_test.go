@@ -48,7 +48,7 @@ func newPages() *pages {
 			}
 			return []byte(`{}`), http.StatusOK
 		},
-		Certs: func(w io.Writer) error { return nil }, InitDump: func(w io.Writer) error { return nil },
+		Certs: func(w io.Writer) error { return nil }, InitDump: func(w io.Writer) error { return nil }, Runtime: func(w io.Writer) error { return nil },
 		Node: json.RawMessage(`{"id":"n"}`), Logging: &admin.Logging{Level: &p.level},
 		Drain: func(inbound, graceful, skip bool) {
 			p.drained = append(p.drained, strings.Trim(strings.Join([]string{
