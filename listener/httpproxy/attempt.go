@@ -136,8 +136,12 @@ func (t *attempt) sendKept() {
 func (t *attempt) OnNoStream(f pool.Failure) {
 	r := t.r
 	t.idleHost()
+	if f.Kind == pool.PoolOverflow { // for Envoy the host is none then
+		r.noHost()
+		return
+	}
 	cause := failureCause(f.Kind)
-	if f.Kind != pool.Overflow && f.Kind != pool.PoolOverflow {
+	if f.Kind != pool.Overflow {
 		r.rec.UpstreamHost, r.rec.UpstreamHostname = t.host.Name, t.host.Hostname
 		r.rec.UpstreamFailure = f.Reason
 		if f.Kind == pool.ConnectTimeout {

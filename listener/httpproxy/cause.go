@@ -53,7 +53,7 @@ func (c cause) describe() (words string, flag telemetry.Flag) {
 
 func failureCause(k pool.Kind) cause {
 	switch k {
-	case pool.Overflow, pool.PoolOverflow:
+	case pool.Overflow:
 		return causeOverflow
 	case pool.ConnectTimeout:
 		return causeConnectTimeout
