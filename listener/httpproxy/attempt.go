@@ -226,6 +226,9 @@ func (r *request) onInterim(h *httpmsg.Head) {
 func (t *attempt) OnData(p []byte, end bool) {
 	r := t.r
 	if end {
+		if r.tunnel && !r.over && t.conn != nil && !t.stream.HTTP2() { // for Envoy the end of an HTTP/1 tunnel is a reset
+			r.blame(causeTerminated, "")
+		}
 		t.done()
 	}
 	if t.absorbing && !r.over {
