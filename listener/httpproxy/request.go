@@ -51,6 +51,7 @@ type request struct {
 	lost     int    // bytes of body that are no longer kept
 
 	idle, timeout, perTry, total, whole, backoff worker.Timer
+	meanwhile                                    worker.Timer // to the next record of a request that goes on
 	headTime                                     worker.Timer // of a head on HTTP/2
 
 	headSeen, downEnd, hasTail bool
@@ -80,7 +81,7 @@ func newRequest(l *local) *request {
 	r.up.wait.User = &r.up
 	r.eval = func(dst []byte, f *config.Format) []byte { return l.log.Format.Header(dst, f, &r.rec) }
 	r.evalText = func(dst []byte, f *config.Format) []byte { return l.log.Format.Text(dst, f, &r.rec) }
-	r.idle.Fire, r.timeout.Fire, r.perTry.Fire = r.onIdle, r.onTimeout, r.up.onPerTry
+	r.idle.Fire, r.timeout.Fire, r.perTry.Fire, r.meanwhile.Fire = r.onIdle, r.onTimeout, r.up.onPerTry, r.onLogInterval
 	r.total.Fire, r.whole.Fire, r.backoff.Fire = r.onMaxDuration, r.onRequestTimeout, r.onBackoff
 	r.headTime.Fire = r.onSlowHead
 	r.x.Bind(r)

@@ -160,6 +160,21 @@ func TestLargeBodiesBothWays(t *testing.T) {
 	<-done
 }
 
+func TestRequestThatGoesOnIsLoggedByInterval(t *testing.T) {
+	answer := make(chan struct{})
+	up := origin(t, func(http.ResponseWriter, *http.Request) { <-answer })
+	m := hcm(to("/", "a"))
+	m.AccessLogInterval = 10 * time.Millisecond
+	b := start(t, m, static("a", up))
+	c := b.dial()
+	c.send("GET /slow HTTP/1.1\r\nhost: s\r\n\r\n")
+	if l := b.logged(2); !strings.HasPrefix(l[0], "GET /slow 0 - ") || !strings.HasPrefix(l[1], "GET /slow 0 - ") {
+		t.Error(l)
+	}
+	close(answer)
+	c.expect("HTTP/1.1 200 OK\r\n")
+}
+
 func TestTunnelThatTheUpstreamEndsIsLoggedAsTerminated(t *testing.T) {
 	up := origin(t, func(w http.ResponseWriter, _ *http.Request) {
 		c, rw, err := http.NewResponseController(w).Hijack()
