@@ -152,20 +152,15 @@ func (p *process) changed(f xdsclient.Facts) {
 	}
 }
 
-// drain is /drain_listeners: inbound listeners, or all, stop at once, or tell
-// their clients to go and stop after the drain time, or, with skipExit, never.
+// drain is /drain_listeners: inbound listeners, or all, tell their clients to go.
+// They stop at once, or when graceful after the drain time, or with skipExit never.
 // Outbound ones serve the application while inbound ones drain.
 func (p *process) drain(inboundOnly, graceful, skipExit bool) {
-	if skipExit && !graceful {
-		return // Envoy takes it, and does nothing
+	if err := p.plane.listeners.Drain(p.life, inboundOnly); err != nil {
+		p.log.Error("draining", "error", err)
 	}
-	if graceful {
-		if err := p.plane.listeners.Drain(p.life, inboundOnly); err != nil {
-			p.log.Error("draining", "error", err)
-		}
-		if skipExit {
-			return
-		}
+	if skipExit {
+		return
 	}
 	stop := func() {
 		if err := p.plane.listeners.Close(p.life, inboundOnly); err != nil && p.life.Err() == nil {

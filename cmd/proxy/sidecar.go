@@ -205,7 +205,7 @@ func (s *podSide) servePages(_ context.Context, p *process) (stop func(), err er
 		Ready: s.ready, App: app, Probes: probes, Quit: p.quitNow,
 		Metrics: func(w io.Writer, _ string) error {
 			s.counts.scrapes.Add(1)
-			return admin.WritePrometheus(context.Background(), w, p.plane.metrics)
+			return admin.WritePrometheus(context.Background(), w, p.plane.metrics, nil)
 		},
 		Drain:     func() { s.began.Store(true); p.drain(true, true, true) },
 		NameTable: func() []byte { return nameTable(p.names.Load()) },

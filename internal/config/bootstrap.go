@@ -32,6 +32,7 @@ type Bootstrap struct {
 	Node              Node
 	Admin             netip.AddrPort // invalid: none
 	AdminPipe         string
+	AdminLogs         []*AccessLog
 	ADS               *ADS // nil: static only
 	Static            Snapshot
 	StatsMatcher      *StatsMatcher
@@ -42,9 +43,18 @@ type Bootstrap struct {
 	DrainTime         time.Duration
 	HeaderPrefix      string // "x-envoy" when absent
 	DefaultTLSCurves  []string
-	Runtime           Struct
+	RuntimeLayers     []RuntimeLayer // in order; later ones win
+	Runtime           Struct         // their merged values, by flat key
 	ClusterManagerBuf uint32
 	DisableExtensions []string
+}
+
+// RuntimeLayer is one layer of runtime values, by flat key ("a.b"): a number, bool or
+// string, or a Struct of numerator and denominator for a fraction. Of a layer that
+// isn't static only the name is known.
+type RuntimeLayer struct {
+	Name   string
+	Values Struct
 }
 
 // StatsMatcher says which Envoy-named statistics exist. Include true: only

@@ -256,8 +256,9 @@ type HTTPConnectionManager struct {
 	Filters              []HTTPFilter // in order; the router is implied last
 	Router               Router
 	AccessLogs           []*AccessLog
-	AccessLogInterval    time.Duration
+	AccessLogInterval    time.Duration // between records of a request that goes on; 0: none
 	AccessLogOnNew       bool
+	AccessLogOnTunnel    bool     // a record when an upgrade or CONNECT is accepted
 	Tracing              *Tracing // nil: off
 	ServerName           string   // "envoy" when absent
 	ServerHeader         ServerHeader

@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -157,6 +159,30 @@ func TestFilesLoseNoLineOfManyWorkers(t *testing.T) {
 	}
 	if n := strings.Count(out.b.String(), "a line of the log\n"); n != 4004 || file.Dropped() != 0 {
 		t.Errorf("%d lines, %d dropped, want 4004, 0", n, file.Dropped())
+	}
+}
+
+func TestReopenedFilesGoOnUnderTheirName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	var out safeBuffer
+	f := NewFiles(1, time.Hour, &out, &out)
+	file, err := f.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Write(0, 0, []byte("before\n"))
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	file.Write(0, 0, []byte("behind\n"))
+	f.Flush()
+	for name, want := range map[string]string{path + ".1": "before\n", path: "behind\n"} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s: %q %v, want %q", name, got, err, want)
+		}
 	}
 }
 

@@ -48,8 +48,8 @@ func (s scope) bootstrap(m *bootstrap.Bootstrap) *config.Bootstrap {
 		Node:          node(m.GetNode()),
 		FlushInterval: s.duration("stats_flush_interval", m.GetStatsFlushInterval(), seconds(5)),
 		HeaderPrefix:  m.GetHeaderPrefix(),
-		Runtime:       runtimeLayers(m.GetLayeredRuntime()),
 	}
+	s.at("layered_runtime").runtime(m.GetLayeredRuntime(), out)
 	if out.HeaderPrefix == "" {
 		out.HeaderPrefix = "x-envoy"
 	}
@@ -75,20 +75,7 @@ func (s scope) admin(a *bootstrap.Admin, out *config.Bootstrap) {
 	}
 	addr := s.at("address").address(a.Address, false)
 	out.Admin, out.AdminPipe = addr.IP, addr.Pipe
-}
-
-// runtimeLayers merges the static layers, later ones over earlier ones.
-func runtimeLayers(l *bootstrap.LayeredRuntime) config.Struct {
-	var out config.Struct
-	for _, layer := range l.GetLayers() {
-		for k, v := range structOf(layer.GetStaticLayer()) {
-			if out == nil {
-				out = config.Struct{}
-			}
-			out[k] = v
-		}
-	}
-	return out
+	out.AdminLogs = s.accessLogs("access_log", a.GetAccessLog())
 }
 
 func (s scope) dynamic(d *bootstrap.Bootstrap_DynamicResources, out *config.Bootstrap) {
