@@ -54,12 +54,13 @@ type planeOptions struct {
 	flush       time.Duration
 	maxConns    uint64
 	keep        func(cluster string) bool
+	tags        *telemetry.Tags
 	node        *config.Node
 	runtime     config.Struct
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
-	p := &plane{log: log, base: time.Now(), metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
+	p := &plane{log: log, base: time.Now(), metrics: &telemetry.Registry{Tags: o.tags}, handshakes: tlsconn.NewPool()}
 	// A P for each worker, which keeps it through its raw waits, and one for all
 	// else. The environment or the CPU limit would often leave only one.
 	runtime.GOMAXPROCS(o.workers + 1)

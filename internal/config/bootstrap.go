@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"regexp"
 	"time"
 )
 
@@ -65,8 +66,12 @@ type StatsMatcher struct {
 	Patterns  []StringMatch
 }
 
-// StatsTag extracts a label from a stat's name.
-type StatsTag struct{ Name, Regex, Fixed string }
+// StatsTag extracts a label from a stat's name, or adds one.
+type StatsTag struct {
+	Name  string
+	Regex *regexp.Regexp // nil: every stat has the label, with the value Fixed
+	Fixed string
+}
 
 // HistogramBuckets overrides the buckets of histograms that match.
 type HistogramBuckets struct {

@@ -19,7 +19,8 @@ import (
 )
 
 // Windows, keep-alive and patience of connections, pilot-agent's. The keep-alive
-// finds a peer that is gone without a word.
+// finds a peer that is gone without a word; istiod allows it, other servers by
+// gRPC's default don't.
 const (
 	window           = 1 << 20
 	keepaliveTime    = 30 * time.Second
@@ -52,7 +53,8 @@ func (p *Peer) Dial(context.Context) (*grpc.ClientConn, error) {
 		}
 		creds = credentials.NewTLS(t)
 	}
-	return Connect("tcp", p.Address, creds, grpc.WithPerRPCCredentials(perRPC{p}))
+	return Connect("tcp", p.Address, creds, grpc.WithPerRPCCredentials(perRPC{p}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}))
 }
 
 // Connect makes a client connection to an address of a network, "tcp" or "unix".
@@ -66,7 +68,6 @@ func Connect(network, address string, creds credentials.TransportCredentials, mo
 			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff}, MinConnectTimeout: dialTimeout}),
 		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	}, more...)...)

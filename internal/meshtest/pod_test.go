@@ -185,7 +185,7 @@ func TestMergedMetrics(t *testing.T) {
 	p := startInbound(t, nil, `ISTIO_PROMETHEUS_ANNOTATIONS={"scrape":"true","port":"`+port+`","path":"/metrics"}`)
 	<-ask(p.in, "/")
 	text := eventually(t, p.Status, "/stats/prometheus", 200, "app_things 7", `istio_build{component="proxy"`, "istio_agent_scrapes_total",
-		`istio_agent_cert_expiry_seconds{resource_name="default"}`, "istio_agent_startup_duration_seconds", "envoy_server_live 1")
+		`istio_agent_cert_expiry_seconds{resource_name="default"}`, "istio_agent_startup_duration_seconds", "envoy_server_live{} 1")
 	if strings.Contains(text, "# EOF") {
 		t.Error("the page ends in its middle")
 	}
@@ -197,9 +197,9 @@ func TestMergedMetrics(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	eventually(t, p.Prometheus, "/stats/prometheus", 200, "envoy_server_live 1")
+	eventually(t, p.Prometheus, "/stats/prometheus", 200, "envoy_server_live{} 1")
 	app.Close()
-	eventually(t, p.Status, "/stats/prometheus", 200, "envoy_server_live 1", `istio_agent_scrape_failures_total{type="application"}`)
+	eventually(t, p.Status, "/stats/prometheus", 200, "envoy_server_live{} 1", `istio_agent_scrape_failures_total{type="application"}`)
 }
 
 func TestConfigDumpHidesKeys(t *testing.T) {

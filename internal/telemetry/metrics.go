@@ -145,6 +145,7 @@ func (s *Set) Remove(g *Group) {
 
 // Registry gathers the metrics of all workers.
 type Registry struct {
+	Tags    *Tags // nil: Envoy's own; set before the first use
 	mu      sync.Mutex
 	workers []registered
 	globals []func(emit func(Metric))
@@ -199,6 +200,9 @@ func (r *Registry) Gather(ctx context.Context) []Metric {
 			m.Value -= b
 		}
 		out = append(out, *m)
+	}
+	for i := range out {
+		r.Tags.apply(&out[i])
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].key() < out[j].key() })
 	return out
@@ -373,10 +377,10 @@ func tagged(labels []Label, name, value string) []Label {
 
 func promName(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '.' || r == '-' {
-			return '_'
+		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
 		}
-		return r
+		return '_'
 	}, s)
 }
 

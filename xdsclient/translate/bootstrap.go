@@ -2,6 +2,8 @@ package translate
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -254,16 +256,35 @@ func (s scope) stats(m *metrics.StatsConfig, out *config.Bootstrap) {
 	case *metrics.StatsMatcher_ExclusionList:
 		out.StatsMatcher = &config.StatsMatcher{Patterns: s.stringMatches("stats_matcher.exclusion_list.patterns", x.ExclusionList.GetPatterns())}
 	}
-	for _, t := range m.GetStatsTags() {
-		// Envoy's tag regexes are ECMAScript; Istio's use its look-ahead, so
-		// telemetry reads what RE2 can't.
-		tag := config.StatsTag{Name: t.GetTagName(), Regex: t.GetRegex(), Fixed: t.GetFixedValue()}
-		out.StatsTags = append(out.StatsTags, tag)
+	for i, t := range m.GetStatsTags() {
+		if tag, ok := s.index("stats_tags", i).statsTag(t); ok {
+			out.StatsTags = append(out.StatsTags, tag)
+		}
 	}
 	for i, b := range m.GetHistogramBucketSettings() {
 		match := s.index("histogram_bucket_settings", i).at("match").stringMatch(b.GetMatch())
 		out.HistogramBuckets = append(out.HistogramBuckets, config.HistogramBuckets{Match: *match, Buckets: b.GetBuckets()})
 	}
+}
+
+// statsTag takes a tag. One with a name alone means Envoy's own of that name,
+// which names have anyway. Envoy's expressions are ECMAScript; of what RE2 lacks
+// Istio uses the look-ahead for a dot, which what follows it implies.
+func (s scope) statsTag(t *metrics.TagSpecifier) (tag config.StatsTag, ok bool) {
+	tag.Name = t.GetTagName()
+	switch x := t.GetTagValue().(type) {
+	case *metrics.TagSpecifier_FixedValue:
+		tag.Fixed = x.FixedValue
+	case *metrics.TagSpecifier_Regex:
+		var err error
+		if tag.Regex, err = regexp.Compile(strings.ReplaceAll(x.Regex, `(?=\.)`, "")); err != nil {
+			s.at("regex").bad("%v", err)
+			return tag, false
+		}
+	default:
+		return tag, false
+	}
+	return tag, tag.Name != ""
 }
 
 const (
