@@ -82,7 +82,7 @@ func run(ctx context.Context, h host, s settings) error {
 	}
 	defer pages()
 	start("configuration", p.client.Run)
-	if s.pod != nil {
+	if s.pod != nil && s.pod.source != nil {
 		start("identity", s.pod.source.Run)
 	}
 	select {
@@ -126,7 +126,9 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 		Changed: p.changed,
 	}
 	if p.pod != nil {
-		o.Secrets, o.NameTable = p.pod.source.Secrets(), p.pod.dns
+		if o.NameTable = p.pod.dns; p.pod.source != nil {
+			o.Secrets = p.pod.source.Secrets()
+		}
 		o.StaticFirst, o.Peer = true, p.pod.agent.Text("discoveryAddress")
 	}
 	return o
