@@ -154,7 +154,8 @@ type TCPProxy struct {
 	MaxConnectAttempts     int // 1 when absent
 	HashSourceIP           bool
 	AccessLogs             []*AccessLog
-	AccessLogOnStart       bool // flush_access_log_on_connected
+	AccessLogOnStart       bool // flush_access_log_on_start
+	AccessLogOnConnected   bool // flush_access_log_on_connected
 	TunnelHost             *Format
 	TunnelPost             bool
 	TunnelPath             string
