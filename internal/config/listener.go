@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -93,6 +94,29 @@ type ProxyProtocol struct {
 type TLVRule struct {
 	Type           byte
 	Namespace, Key string
+}
+
+// Addresses are those that listeners bind, with who does.
+type Addresses map[Address]string
+
+// Claim notes the addresses of l, unless another listener has one: the kernel
+// would let them share it, and spread connections over them by chance.
+func (t Addresses) Claim(l *Listener) error {
+	if !l.BindToPort || l.Internal {
+		return nil
+	}
+	all := append([]Address{l.Address}, l.Additional...)
+	for _, a := range all {
+		if _, ok := t[a]; ok {
+			return fmt.Errorf("error adding listener: '%s' has duplicate address '%s' as existing listener", l.Name, a)
+		}
+	}
+	for _, a := range all {
+		if a.Pipe != "" || a.IP.Port() != 0 { // else the kernel chooses
+			t[a] = l.Name
+		}
+	}
+	return nil
 }
 
 // FilterChain is what is done with the connections that fit Match.
