@@ -58,6 +58,7 @@ func run(ctx context.Context, h host, s settings) error {
 	if p.plane, err = newPlane(h, s.log, s.plane); err != nil {
 		return err
 	}
+	p.log.Info("starting", "version", version, "workers", s.plane.workers, "node", s.boot.Node.ID, "admin", s.boot.Admin.String())
 	// The data plane outlives the control path: requests go on while it drains.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.life = inner
@@ -92,7 +93,9 @@ func run(ctx context.Context, h host, s settings) error {
 	case err := <-p.applyE:
 		return err
 	}
+	p.log.Info("ending", "because", context.Cause(ctx))
 	p.terminate(inner)
+	p.log.Info("exiting")
 	return nil
 }
 
@@ -142,6 +145,7 @@ func (p *process) changed(f xdsclient.Facts) {
 	switch f.State() {
 	case "LIVE":
 		if admin.State(p.state.Swap(int32(admin.Live))) != admin.Live {
+			p.log.Info("the configuration is in force", "after", time.Since(p.began).Round(time.Millisecond).String())
 			if err := trim(); err != nil {
 				p.log.Debug("memory", "error", err)
 			}
