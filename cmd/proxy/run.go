@@ -86,6 +86,9 @@ func run(ctx context.Context, h host, s settings) error {
 	if s.pod != nil && s.pod.source != nil {
 		start("identity", s.pod.source.Run)
 	}
+	if s.pod != nil && s.pod.dns != nil {
+		start("DNS", s.pod.dns.Run)
+	}
 	select {
 	case <-ctx.Done():
 	case err := <-failed:
@@ -116,7 +119,9 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 		Node: p.boot.Node, ADS: p.boot.ADS, Static: &p.boot.Static, Translate: p.registry, Dial: p.dial,
 		Logf: func(format string, args ...any) { p.log.Info(fmt.Sprintf(format, args...)) },
 		Apply: func(s *config.Snapshot) {
-			p.names.Store(s.Names)
+			if p.names.Swap(s.Names) != s.Names && p.pod != nil {
+				p.pod.named(s.Names)
+			}
 			err := p.plane.Apply(ctx, s)
 			if err != nil && ctx.Err() == nil {
 				p.log.Error("applying configuration", "error", err)
@@ -129,7 +134,7 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 		Changed: p.changed,
 	}
 	if p.pod != nil {
-		if o.NameTable = p.pod.dns; p.pod.source != nil {
+		if o.NameTable = p.pod.dns != nil; p.pod.source != nil {
 			o.Secrets = p.pod.source.Secrets()
 		}
 		o.StaticFirst, o.Peer = true, p.pod.agent.Text("discoveryAddress")

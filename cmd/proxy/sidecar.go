@@ -17,6 +17,7 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/identity"
+	"sluice/internal/nameserver"
 	"sluice/internal/telemetry"
 	"sluice/listener"
 	"sluice/xdsclient"
@@ -40,7 +41,7 @@ type podSide struct {
 	agent  *identity.Agent
 	source *identity.Source // nil: an SDS server beside us has the certificates
 	ready  *admin.Readiness
-	dns    bool
+	dns    *nameserver.Server // nil: DNS isn't captured
 	drains struct{ minimum, termination time.Duration }
 	onZero bool        // EXIT_ON_ZERO_ACTIVE_CONNECTIONS
 	began  atomic.Bool // the preStop hook drained already
@@ -103,8 +104,13 @@ func agentLevel(o agentFlags) string {
 
 // newPodSide prepares the identity and the way to istiod.
 func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclient.Dialer, error) {
-	p := &podSide{agent: a, ready: admin.NewReadiness(nil, "identity", "configuration"), dns: a.Env("ISTIO_META_DNS_CAPTURE") == "true"}
+	p := &podSide{agent: a, ready: admin.NewReadiness(nil, "identity", "configuration")}
 	var err error
+	if a.Env("ISTIO_META_DNS_CAPTURE") == "true" {
+		if err := p.captureDNS(); err != nil {
+			return nil, nil, err
+		}
+	}
 	if p.drains.termination, err = time.ParseDuration(a.Text("terminationDrainDuration")); err != nil {
 		return nil, nil, fmt.Errorf("ProxyConfig.terminationDrainDuration: %w", err)
 	}

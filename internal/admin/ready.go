@@ -36,6 +36,13 @@ func NewReadiness(onReady func(), names ...string) *Readiness {
 	return r
 }
 
+// Add makes it wait for one more; the proxy must not be ready yet.
+func (r *Readiness) Add(name, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(r.waiting, condition{name, reason})
+}
+
 // Done says that a condition holds. Unknown and repeated names are ignored.
 func (r *Readiness) Done(name string) {
 	r.mu.Lock()

@@ -36,6 +36,7 @@ var table = []row{
 	{"internal/h1", []string{"internal/httpmsg"}, []string{xnet}, "engines do no I/O"},
 	{"internal/h2", []string{"internal/httpmsg", "internal/h2/hpack"}, []string{xnet}, "engines do no I/O"},
 	{"internal/h2/hpack", []string{"internal/httpmsg"}, []string{xnet}, "a coder of bytes"},
+	{"internal/nameserver", []string{"internal/config"}, []string{"golang.org/x/net/"}, "DNS of a pod; no worker waits for it"},
 	{"internal/tlsconn", []string{"internal/worker", "internal/identity", "internal/config"}, []string{xsys}, "records and handshakes; who we are comes from identity"},
 	{"internal/telemetry", []string{"internal/config", "internal/httpmsg"}, []string{prom}, "both halves of the data path report through it"},
 	{"internal/identity", []string{"internal/config", "internal/telemetry"}, []string{grpc, protob, genpb, fsn, istioPB, yaml}, "certificates belong to no side"},
