@@ -39,6 +39,7 @@ type line struct {
 	pairs, void  int
 	remarks      []string
 	client, lag  float64
+	origin       float64
 	failed       string
 }
 
@@ -196,6 +197,7 @@ func (l *line) remark(s scenario, m metric, ours series) {
 		return
 	}
 	l.client = ours.condition(func(c stat.Conditions) float64 { return c.Client })
+	l.origin = ours.condition(func(c stat.Conditions) float64 { return c.Origin })
 	l.lag = ours.condition(func(c stat.Conditions) float64 { return c.LagP99 })
 	bound := 0
 	for _, x := range ours {
@@ -279,7 +281,7 @@ func section(out *strings.Builder, title string, lines []line) {
 		return
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(b.ratio.Mid, a.ratio.Mid) })
-	fmt.Fprintf(out, "\n## %s\n\n| row | unit | sluice | Envoy | Envoy tuned | ratio [95 %%] | above floor | must | goal | pairs, void | client busy, lag | remarks |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n", title)
+	fmt.Fprintf(out, "\n## %s\n\n| row | unit | sluice | Envoy | Envoy tuned | ratio [95 %%] | above floor | must | goal | pairs, void | client + origin busy, lag | remarks |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n", title)
 	for _, l := range lines {
 		fmt.Fprintln(out, l.String())
 	}
@@ -308,7 +310,7 @@ func (l line) String() string {
 	}
 	busy := "-"
 	if l.client > 0 {
-		busy = fmt.Sprintf("%.0f %%", l.client*100)
+		busy = fmt.Sprintf("%.0f + %.0f %%", l.client*100, l.origin*100)
 		if l.lag > 0 {
 			busy += fmt.Sprintf(", %.0f µs", l.lag)
 		}
