@@ -71,17 +71,25 @@ func run(ctx context.Context, o runOptions) (err error) {
 	return b.rounds(ctx, list, rec)
 }
 
+// grace is how far repeats of void cells may take a round past the budget.
+const grace = 30 * time.Second
+
 // rounds goes through all scenarios once a round, so that the pairs of one are
 // spread over the run, and writes raw results and table after each.
 func (b *bench) rounds(ctx context.Context, list []scenario, rec *record) error {
-	began := time.Now()
+	began, last := time.Now(), time.Now()
 	for round := range b.options.rounds {
-		spent := time.Since(began)
-		if round > 0 && b.options.budget > 0 && spent+spent/time.Duration(round) > b.options.budget {
+		spent, lastTook := time.Since(began), time.Since(last)
+		last = time.Now()
+		if round > 0 && b.options.budget > 0 && spent+lastTook > b.options.budget {
 			rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("%d of %d rounds fit into %s", round, b.options.rounds, b.options.budget))
-			break
+			return b.write(rec)
 		}
 		for _, s := range list {
+			if b.options.budget > 0 && time.Since(began) > b.options.budget+grace {
+				rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("round %d was cut short after %s: too many cells were void", round+1, b.options.budget+grace))
+				return b.write(rec)
+			}
 			if limit := s.rounds; limit > 0 && (round >= limit || b.options.quick && round > 0) {
 				continue
 			}
@@ -100,7 +108,7 @@ func (b *bench) rounds(ctx context.Context, list []scenario, rec *record) error 
 			return err
 		}
 	}
-	return b.write(rec)
+	return nil
 }
 
 // cellOf measures until a cell counts, or the repeats are used up; every attempt
