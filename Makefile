@@ -55,7 +55,7 @@ check: lint test ## what CI runs
 
 bench-quick: envoy build ## sluice beside Envoy, the main rows, at most 15 minutes: writes bench/RESULTS.md; needs root and a quiet machine
 	$(GO) build -o bin/bench ./bench
-	bin/bench run -quick -rounds 6 -length 600ms -warm 200ms -budget 14m -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
+	bin/bench run -quick -rounds 6 -length 600ms -warm 200ms -budget 13m30s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
 
 bench: envoy build ## every row, 12 rounds of 8 s: hours
 	@.ci/haproxy

@@ -38,6 +38,8 @@ type bench struct {
 	net      *machine.Topology
 	dir      string
 	ports    ports
+	// disturbed says that the cell before was void.
+	disturbed bool
 }
 
 // ports are fixed in namespaces, and found on loopback.

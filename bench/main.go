@@ -70,6 +70,7 @@ func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.BoolVar(&o.quick, "quick", false, "the main rows only, 1,000 idle connections instead of 5,000")
 	flags.IntVar(&o.retries, "retries", 2, "times that a cell is repeated which doesn't count")
 	flags.Float64Var(&o.foreign, "foreign", .04, "share of the proxy's core that others may use")
+	flags.DurationVar(&o.quiet, "quiet", 4*time.Second, "after a void cell, time to wait for the machine to be quiet")
 	flags.StringVar(&o.out, "out", "bench/out", "folder for raw results")
 	flags.StringVar(&o.results, "results", "", "write the table to this file too")
 	pinned := flags.Bool("pinned", false, "this process is on core 0 already")

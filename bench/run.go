@@ -16,7 +16,7 @@ import (
 type runOptions struct {
 	sluice, envoy, rows, out, results string
 	rounds, retries                   int
-	length, warm, budget              time.Duration
+	length, warm, budget, quiet       time.Duration
 	quick                             bool
 	foreign                           float64
 }
@@ -117,6 +117,9 @@ func (b *bench) cellOf(ctx context.Context, s scenario, name string, round int, 
 	bounds := stat.DefaultBounds()
 	bounds.Foreign = b.options.foreign
 	for attempt := 0; attempt <= b.options.retries; attempt++ {
+		if b.disturbed {
+			b.waitQuiet(ctx)
+		}
 		out, err := b.measure(ctx, s, name)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -128,6 +131,7 @@ func (b *bench) cellOf(ctx context.Context, s scenario, name string, round int, 
 			out.Load.Conditions.ProxyAlone = name != direct
 			out.Void = stat.Void(out.Load.Conditions, bounds)
 		}
+		b.disturbed = out.Void != ""
 		rec.Samples = append(rec.Samples, out)
 		b.say(s, out)
 		if out.Void == "" && out.Error == "" {
@@ -135,6 +139,21 @@ func (b *bench) cellOf(ctx context.Context, s scenario, name string, round int, 
 		}
 	}
 	return nil
+}
+
+// waitQuiet waits for a tenth of a second in which nearly nothing runs, but no
+// longer than the options say. It comes after a void cell and before anything
+// of the next is started, so it can't favour anyone.
+func (b *bench) waitQuiet(ctx context.Context) {
+	const look = 100 * time.Millisecond
+	for end := time.Now().Add(b.options.quiet); time.Now().Before(end) && ctx.Err() == nil; {
+		before := machine.ReadCores()
+		time.Sleep(look)
+		used := machine.ReadCores().Sub(before)
+		if used.Busy[0]+used.Busy[1] < float64(look)/20 {
+			return
+		}
+	}
 }
 
 func (b *bench) say(s scenario, out sample) {
