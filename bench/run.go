@@ -59,6 +59,9 @@ func run(ctx context.Context, o runOptions) (err error) {
 		return err
 	}
 	rec := &record{Facts: gatherFacts(o, b.programs, append(missing, b.net.Notes...))}
+	if usual := stat.DefaultBounds().Foreign; o.foreign > usual {
+		rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("**Not a table of record**: others were let use %.0f %% of the proxy's core, not %.0f %%, before a cell was void.", o.foreign*100, usual*100))
+	}
 	var list []scenario
 	for _, s := range scenarios() {
 		if pick.MatchString(s.name) && (!o.quick || s.quick) {
