@@ -363,6 +363,9 @@ func (rec *record) gateTable(out *strings.Builder) {
 }
 
 func (f facts) head(floor float64) string {
+	if _, version, ok := strings.Cut(f.Envoy, "version: "); ok { // its path comes first
+		f.Envoy = version
+	}
 	mode := "make bench"
 	if f.Quick {
 		mode = "make bench-quick"

@@ -84,6 +84,8 @@ func Unsparse(s []uint32) *Histogram {
 
 // AddedLatency gives the ratio of what two contestants add to the direct way at
 // a quantile: histograms pooled over pairs, the interval from resampling pairs.
+// What is added can't be told finer than a tenth of the direct way itself: less
+// than that counts as that much, or noise of the direct way would make any ratio.
 func AddedLatency(ours, theirs, direct []*Histogram, q float64) Interval {
 	n := min(len(ours), len(theirs))
 	base := 0.0
@@ -92,7 +94,8 @@ func AddedLatency(ours, theirs, direct []*Histogram, q float64) Interval {
 	}
 	ratio := func(pick []int) float64 {
 		a, b := pool(ours[:n], pick).Quantile(q)-base, pool(theirs[:n], pick).Quantile(q)-base
-		return max(a, 1) / max(b, 1) // a microsecond is as fine as this goes
+		least := max(1, base/10)
+		return max(a, least) / max(b, least)
 	}
 	if n == 0 {
 		return Interval{math.NaN(), 0, math.Inf(1)}
