@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-short race fuzz lint check vuln bench-quick image deps envoy supported
+.PHONY: help build demo test test-short race fuzz lint check vuln bench bench-quick image deps envoy supported
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -54,9 +54,14 @@ vuln: ## known vulnerabilities in what is linked
 
 check: lint test ## what CI runs
 
-bench-quick: envoy build ## sluice beside Envoy: writes bench/RESULTS.md (about 10 minutes)
+bench-quick: envoy build ## sluice beside Envoy, the main rows, at most 15 minutes: writes bench/RESULTS.md; needs root and a quiet machine
 	$(GO) build -o bin/bench ./bench
-	bin/bench run -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
+	bin/bench run -quick -rounds 6 -length 600ms -warm 200ms -budget 13m30s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
+
+bench: envoy build ## every row, 12 rounds of 8 s: hours
+	@.ci/haproxy
+	$(GO) build -o bin/bench ./bench
+	bin/bench run -rounds 12 -length 8s -warm 2s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
 
 supported: ## regenerate docs/SUPPORTED.md
 	$(GO) test ./xdsclient/translate -run TestSupported -update

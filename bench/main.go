@@ -1,21 +1,29 @@
-// Command bench compares sluice with the real Envoy and with a bare TCP
-// forwarder: one bootstrap for both proxies, their runs interleaved, CPU per
-// unit of work as the measure. `bench run` prints the table; the other
-// subcommands are the load and the back ends, run as processes of their own so
-// that nothing but the proxy is on the proxy's core. See README.md.
+// Command bench compares sluice with the real Envoy, haproxy, a proxy of the
+// standard library and a bare forwarder: one bootstrap for Envoy and for us,
+// cells interleaved, CPU per unit of work as the measure. `bench run` writes the
+// table; the other subcommands are the load, the back ends and two contestants,
+// run as processes of their own so that nothing but the proxy is on the proxy's
+// core. See README.md.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
+
+	"sluice/bench/load"
+	"sluice/bench/machine"
+	"sluice/bench/origin"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := dispatch(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -31,32 +39,87 @@ func dispatch(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
 	switch name {
 	case "run":
-		var o runOptions
-		flags.StringVar(&o.sluice, "sluice", "bin/proxy", "the proxy under test")
-		flags.StringVar(&o.envoy, "envoy", "", "the Envoy to compare with (default: found in PATH; none leaves it out)")
-		flags.StringVar(&o.rows, "rows", "", "regular expression of rows to run (default: all)")
-		flags.IntVar(&o.rounds, "rounds", 3, "interleaved rounds")
-		flags.DurationVar(&o.length, "length", 3*time.Second, "length of one measurement")
-		flags.StringVar(&o.out, "out", "bench/out", "folder for raw results")
-		flags.StringVar(&o.results, "results", "", "write the table to this file too")
+		return runCommand(ctx, flags, args)
+	case "table":
+		raw := flags.String("raw", "bench/out/samples.json", "raw results")
 		_ = flags.Parse(args)
-		return run(ctx, o)
+		return tableCommand(*raw, os.Stdout)
+	case "enter":
+		return enterCommand(flags, args)
 	case "load":
-		var s loadSpec
-		s.flags(flags)
+		spec := flags.String("spec", "", "the load as JSON")
 		_ = flags.Parse(args)
-		return load(ctx, s, os.Stdout)
-	case "backend":
-		kind := flags.String("kind", "h1", "h1, h2, grpc, echo or source")
-		listen := flags.String("listen", "127.0.0.1:0", "address")
-		size := flags.Int("size", 1024, "bytes of a response body")
-		_ = flags.Parse(args)
-		return backend(ctx, *kind, *listen, *size)
-	case "forward":
-		listen := flags.String("listen", "127.0.0.1:0", "address")
-		to := flags.String("to", "", "upstream address")
-		_ = flags.Parse(args)
-		return forward(ctx, *listen, *to)
+		var s load.Spec
+		if err := json.Unmarshal([]byte(*spec), &s); err != nil {
+			return fmt.Errorf("-spec: %w", err)
+		}
+		return load.Run(ctx, s, os.Stdout)
 	}
-	return fmt.Errorf("unknown subcommand %q: run, load, backend, forward", name)
+	return serveCommand(ctx, name, flags, args)
+}
+
+func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
+	var o runOptions
+	flags.StringVar(&o.sluice, "sluice", "bin/proxy", "the proxy under test")
+	flags.StringVar(&o.envoy, "envoy", "envoy", "the Envoy to compare with; none leaves it out")
+	flags.StringVar(&o.rows, "rows", "", "regular expression of scenarios to run (default: all)")
+	flags.IntVar(&o.rounds, "rounds", 20, "rounds; two of them are ABBA")
+	flags.DurationVar(&o.length, "length", 10*time.Second, "measured time of a cell")
+	flags.DurationVar(&o.warm, "warm", 2*time.Second, "time before it")
+	flags.DurationVar(&o.budget, "budget", 0, "begin no further round that would end later than this")
+	flags.BoolVar(&o.quick, "quick", false, "the main rows only, 1,000 idle connections instead of 5,000")
+	flags.IntVar(&o.retries, "retries", 2, "times that a cell is repeated which doesn't count")
+	flags.Float64Var(&o.foreign, "foreign", .04, "share of the proxy's core that others may use")
+	flags.DurationVar(&o.quiet, "quiet", 4*time.Second, "after a void cell, time to wait for the machine to be quiet")
+	flags.StringVar(&o.out, "out", "bench/out", "folder for raw results")
+	flags.StringVar(&o.results, "results", "", "write the table to this file too")
+	pinned := flags.Bool("pinned", false, "this process is on core 0 already")
+	_ = flags.Parse(args)
+	if !*pinned {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return machine.Place{}.Enter(append([]string{self, "run", "-pinned"}, args...))
+	}
+	return run(ctx, o)
+}
+
+func enterCommand(flags *flag.FlagSet, args []string) error {
+	var p machine.Place
+	flags.StringVar(&p.Namespace, "netns", "", "network namespace")
+	flags.StringVar(&p.Group, "group", "", "folder of a control group")
+	flags.IntVar(&p.Core, "core", 0, "core")
+	flags.StringVar(&p.Stamp, "stamp", "", "file for the time of the start")
+	_ = flags.Parse(args)
+	return p.Enter(flags.Args())
+}
+
+func serveCommand(ctx context.Context, name string, flags *flag.FlagSet, args []string) error {
+	kind := flags.String("kind", "h1", "protocol: h1, h2, grpc, stream, echo, source or sink; goproxy: h1, h2 or tcp")
+	listen := flags.String("listen", "127.0.0.1:0", "address")
+	to := flags.String("to", "127.0.0.1:0", "next hop")
+	size := flags.Int("size", 1024, "bytes of a response body")
+	certs := flags.String("certs", "", "folder of certificates: mutual TLS")
+	_ = flags.Parse(args)
+	if name == "goproxy" {
+		return goProxy(ctx, *kind, *listen, *to, *certs)
+	}
+	l, err := netip.ParseAddrPort(*listen)
+	if err != nil {
+		return fmt.Errorf("-listen: %w", err)
+	}
+	switch name {
+	case "origin":
+		return origin.Serve(ctx, *kind, l, *size, os.Stdout)
+	case "mirror":
+		return mirror(ctx, *listen, os.Stdout)
+	case "forward":
+		next, err := netip.ParseAddrPort(*to)
+		if err != nil {
+			return fmt.Errorf("-to: %w", err)
+		}
+		return forward(ctx, l, next)
+	}
+	return fmt.Errorf("unknown subcommand %q: run, table, load, origin, mirror, forward, goproxy, enter", name)
 }

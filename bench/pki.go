@@ -1,9 +1,11 @@
 package main
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -14,12 +16,20 @@ import (
 	"time"
 )
 
-// writePKI makes a CA and two P-256 leaves, server and client, in dir.
-func writePKI(dir string) error {
+// newKey makes a key of an algorithm: rsa (2,048 bits, Istio's default) or p256.
+func newKey(algorithm string) (crypto.Signer, error) {
+	if algorithm == "rsa" {
+		return rsa.GenerateKey(rand.Reader, 2048)
+	}
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+}
+
+// writePKI makes a CA and two leaves, server and client, in dir.
+func writePKI(dir, algorithm string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	caKey, err := newKey(algorithm)
 	if err != nil {
 		return err
 	}
@@ -31,7 +41,7 @@ func writePKI(dir string) error {
 		return err
 	}
 	for i, name := range []string{"server", "client"} {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		key, err := newKey(algorithm)
 		if err != nil {
 			return err
 		}
@@ -47,7 +57,7 @@ func writePKI(dir string) error {
 	return nil
 }
 
-func issue(dir, name string, cert, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) error {
+func issue(dir, name string, cert, parent *x509.Certificate, key, signer crypto.Signer) error {
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), signer)
 	if err != nil {
 		return err

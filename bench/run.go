@@ -1,295 +1,210 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"sluice/bench/machine"
+	"sluice/bench/stat"
 )
 
 type runOptions struct {
 	sluice, envoy, rows, out, results string
-	rounds                            int
-	length                            time.Duration
+	rounds, retries                   int
+	length, warm, budget, quiet       time.Duration
+	quick                             bool
+	foreign                           float64
 }
 
-// contestant is one proxy of the comparison.
-type contestant struct {
-	name string
-	args func(config, listen, upstream string) []string
+// steps are the numbers of connections at which memory is read.
+func (o runOptions) steps() []int {
+	if o.quick {
+		return []int{1000}
+	}
+	return []int{1000, 5000}
 }
 
-// sample is one measurement of one contestant.
-type sample struct {
-	Row, Proxy string
-	Round      int
-	Value      float64 // in the row's unit
-	User, Sys  float64 // shares of Value
-	Load       loadResult
+// record is the raw file: everything that the table is made from.
+type record struct {
+	Facts   facts
+	Samples []sample
 }
 
-func run(ctx context.Context, o runOptions) error {
+func run(ctx context.Context, o runOptions) (err error) {
 	pick, err := regexp.Compile(o.rows)
 	if err != nil {
 		return fmt.Errorf("-rows: %w", err)
 	}
-	if o.out, err = filepath.Abs(o.out); err != nil {
+	b := &bench{options: o}
+	if b.dir, err = filepath.Abs(o.out); err != nil {
 		return err
 	}
-	if o.sluice, err = filepath.Abs(o.sluice); err != nil {
+	var missing []string
+	if b.programs, missing, err = findPrograms(o); err != nil {
 		return err
 	}
-	if err := writePKI(filepath.Join(o.out, "certs")); err != nil {
-		return fmt.Errorf("making certificates: %w", err)
-	}
-	var samples []sample
-	for round := range o.rounds {
-		for _, r := range rows() {
-			if !pick.MatchString(r.name) {
-				continue
-			}
-			order := contestants(o, r)
-			if round%2 == 1 {
-				slices.Reverse(order)
-			}
-			for _, p := range order {
-				s, err := measure(ctx, o, r, p)
-				if err != nil {
-					return fmt.Errorf("%s, %s: %w", r.name, p.name, err)
-				}
-				s.Round = round
-				samples = append(samples, s)
-				fmt.Fprintf(os.Stderr, "%-38s %-8s %10.2f %s  p99 %.0f µs  errors %d %s\n", r.name, p.name, s.Value, r.unit, s.Load.P99, s.Load.Errors, s.Load.Error)
-			}
+	for _, algorithm := range []string{"p256", "rsa"} {
+		if err := writePKI(filepath.Join(b.dir, "certs-"+algorithm), algorithm); err != nil {
+			return fmt.Errorf("making certificates: %w", err)
 		}
 	}
-	raw, err := json.MarshalIndent(samples, "", " ")
-	if err != nil {
+	b.net = machine.New()
+	defer b.net.Close()
+	if b.ports, err = findPorts(b.net); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(o.out, "samples.json"), raw, 0o644); err != nil {
+	rec := &record{Facts: gatherFacts(o, b.programs, append(missing, b.net.Notes...))}
+	if usual := stat.DefaultBounds().Foreign; o.foreign > usual {
+		rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("**Not a table of record**: others were let use %.0f %% of the proxy's core, not %.0f %%, before a cell was void.", o.foreign*100, usual*100))
+	}
+	var list []scenario
+	for _, s := range scenarios() {
+		if pick.MatchString(s.name) && (!o.quick || s.quick) {
+			list = append(list, s)
+		}
+	}
+	if err := b.gates(ctx, list, rec); err != nil {
 		return err
 	}
-	table := report(samples)
-	fmt.Print(table)
-	if o.results != "" {
-		return os.WriteFile(o.results, []byte(resultsHead(o)+table), 0o644)
+	return b.rounds(ctx, list, rec)
+}
+
+// grace is how far repeats of void cells may take a round past the budget.
+const grace = 30 * time.Second
+
+// rounds goes through all scenarios once a round, so that the pairs of one are
+// spread over the run, and writes raw results and table after each.
+func (b *bench) rounds(ctx context.Context, list []scenario, rec *record) error {
+	began, last := time.Now(), time.Now()
+	for round := range b.options.rounds {
+		spent, lastTook := time.Since(began), time.Since(last)
+		last = time.Now()
+		if round > 0 && b.options.budget > 0 && spent+lastTook > b.options.budget {
+			rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("%d of %d rounds fit into %s", round, b.options.rounds, b.options.budget))
+			return b.write(rec)
+		}
+		for _, s := range list {
+			if b.options.budget > 0 && time.Since(began) > b.options.budget+grace {
+				rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("round %d was cut short after %s: too many cells were void", round+1, b.options.budget+grace))
+				return b.write(rec)
+			}
+			if limit := s.rounds; limit > 0 && (round >= limit || b.options.quick && round > 0) {
+				continue
+			}
+			if s.halfMax {
+				s.load.Rate = halfOfMaximum(rec.Samples)
+			}
+			names := b.programs.field(s, round, map[bool]int{true: 100, false: 2}[b.options.quick])
+			for _, i := range stat.Order(round, len(names), uint64(len(s.name))) {
+				if err := b.cellOf(ctx, s, names[i], round, rec); err != nil {
+					return err
+				}
+			}
+		}
+		rec.Facts.Rounds, rec.Facts.Took = round+1, time.Since(began).Round(time.Second).String()
+		if err := b.write(rec); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// contestants are sluice, Envoy and, where bytes are just passed on, the bare
-// forwarder: what the kernel alone costs on this machine.
-func contestants(o runOptions, r row) []contestant {
-	list := []contestant{{"sluice", func(config, _, _ string) []string {
-		return []string{o.sluice, "-c", config, "--concurrency", "1", "-l", "warning"}
-	}}}
-	if envoy := findEnvoy(o.envoy); envoy != "" {
-		list = append(list, contestant{"envoy", func(config, _, _ string) []string {
-			return []string{envoy, "-c", config, "--concurrency", "1", "-l", "warning", "--disable-hot-restart"}
-		}})
-	}
-	if r.load.CertDir == "" && !r.memory {
-		self, err := os.Executable()
-		if err == nil {
-			list = append(list, contestant{"forward", func(_, listen, upstream string) []string {
-				return []string{self, "forward", "-listen", listen, "-to", upstream}
-			}})
+// cellOf measures until a cell counts, or the repeats are used up; every attempt
+// is kept in the raw file.
+func (b *bench) cellOf(ctx context.Context, s scenario, name string, round int, rec *record) error {
+	bounds := stat.DefaultBounds()
+	bounds.Foreign = b.options.foreign
+	for attempt := 0; attempt <= b.options.retries; attempt++ {
+		if b.disturbed {
+			b.waitQuiet(ctx)
 		}
-	}
-	return list
-}
-
-func findEnvoy(named string) string {
-	if named == "none" {
-		return ""
-	}
-	if named == "" {
-		named, _ = exec.LookPath("envoy")
-		return named
-	}
-	if path, err := filepath.Abs(named); err == nil {
-		return path
-	}
-	return named
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// pinned wraps a command so that it runs on one core: the proxy alone on core 1,
-// client and back end on core 0.
-func pinned(ctx context.Context, core int, dir string, args ...string) *exec.Cmd {
-	if _, err := exec.LookPath("taskset"); err == nil {
-		args = append([]string{"taskset", "-c", strconv.Itoa(core)}, args...)
-	}
-	c := exec.CommandContext(ctx, args[0], args[1:]...)
-	c.Dir = dir
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
-	c.WaitDelay = 3 * time.Second
-	return c
-}
-
-func measure(ctx context.Context, o runOptions, r row, p contestant) (sample, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	var started []*exec.Cmd
-	defer func() {
-		cancel()
-		for _, c := range started {
-			_ = c.Wait()
+		out, err := b.measure(ctx, s, name)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-	}()
-	self, err := os.Executable()
-	if err != nil {
-		return sample{}, err
-	}
-	back := pinned(ctx, 0, o.out, self, "backend", "-kind", r.backend, "-size", strconv.Itoa(r.size))
-	pipe, err := back.StdoutPipe()
-	if err != nil {
-		return sample{}, err
-	}
-	if err := back.Start(); err != nil {
-		return sample{}, err
-	}
-	started = append(started, back)
-	address, err := bufio.NewReader(pipe).ReadString('\n')
-	if err != nil {
-		return sample{}, fmt.Errorf("starting the back end: %w", err)
-	}
-	proxy, listen, admin, err := startProxy(ctx, o, r, p, strings.TrimSpace(address))
-	if err != nil {
-		return sample{}, err
-	}
-	started = append(started, proxy)
-	if err := waitListening(ctx, listen, admin, p.name != "forward"); err != nil {
-		return sample{}, err
-	}
-	return underLoad(ctx, o, r, p, proxy.Process.Pid, listen)
-}
-
-func startProxy(ctx context.Context, o runOptions, r row, p contestant, upstream string) (proxy *exec.Cmd, listen string, admin int, err error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, "", 0, err
-	}
-	if admin, err = freePort(); err != nil {
-		return nil, "", 0, err
-	}
-	_, up, _ := strings.Cut(upstream, ":")
-	upPort, _ := strconv.Atoi(up)
-	text, err := bootstrap(r, port, admin, upPort)
-	if err != nil {
-		return nil, "", 0, err
-	}
-	config := filepath.Join(o.out, "bootstrap.json")
-	if err := os.WriteFile(config, text, 0o644); err != nil {
-		return nil, "", 0, err
-	}
-	listen = "127.0.0.1:" + strconv.Itoa(port)
-	proxy = pinned(ctx, 1, o.out, p.args(config, listen, upstream)...)
-	proxy.Stderr, err = os.Create(filepath.Join(o.out, p.name+".log"))
-	if err != nil {
-		return nil, "", 0, err
-	}
-	return proxy, listen, admin, proxy.Start()
-}
-
-func waitListening(ctx context.Context, listen string, admin int, hasAdmin bool) error {
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		if hasAdmin {
-			res, err := http.Get("http://127.0.0.1:" + strconv.Itoa(admin) + "/ready")
-			if err != nil {
-				continue
-			}
-			res.Body.Close()
-			if res.StatusCode != http.StatusOK {
-				continue
-			}
+		out.Round, out.Attempt = round, attempt
+		if err != nil {
+			out.Error = err.Error()
+		} else if s.kind == underLoad {
+			out.Load.Conditions.ProxyAlone = name != direct
+			out.Void = stat.Void(out.Load.Conditions, bounds)
 		}
-		if c, err := net.Dial("tcp", listen); err == nil {
-			c.Close()
+		b.disturbed = out.Void != ""
+		rec.Samples = append(rec.Samples, out)
+		b.say(s, out)
+		if out.Void == "" && out.Error == "" {
 			return nil
 		}
 	}
-	return errors.New("the proxy did not start listening in 10 s")
+	return nil
 }
 
-func underLoad(ctx context.Context, o runOptions, r row, p contestant, pid int, listen string) (sample, error) {
-	self, err := os.Executable()
+// waitQuiet waits for a tenth of a second in which nearly nothing runs, but no
+// longer than the options say. It comes after a void cell and before anything
+// of the next is started, so it can't favour anyone.
+func (b *bench) waitQuiet(ctx context.Context) {
+	const look = 100 * time.Millisecond
+	for end := time.Now().Add(b.options.quiet); time.Now().Before(end) && ctx.Err() == nil; {
+		before := machine.ReadCores()
+		time.Sleep(look)
+		used := machine.ReadCores().Sub(before)
+		if used.Busy[0]+used.Busy[1] < float64(look)/20 {
+			return
+		}
+	}
+}
+
+func (b *bench) say(s scenario, out sample) {
+	fmt.Fprintf(os.Stderr, "%2d %-46.46s %-12s", out.Round, s.name, out.Proxy)
+	for _, m := range s.metrics {
+		if v, ok := out.Values[m.key]; ok {
+			fmt.Fprintf(os.Stderr, " %s %.2f %s", m.name, v*m.scale, m.unit)
+		}
+	}
+	if c := out.Load.Conditions; c.Seconds > 0 {
+		fmt.Fprintf(os.Stderr, " core 0 %.0f%% proxy %.0f%%", c.Core0*100, out.Values["share"]*100)
+	}
+	if out.Void != "" {
+		fmt.Fprintf(os.Stderr, " VOID: %s", out.Void)
+	}
+	if out.Error != "" {
+		fmt.Fprintf(os.Stderr, " ERROR: %s", out.Error)
+	}
+	fmt.Fprintln(os.Stderr)
+}
+
+// halfOfMaximum is the rate at which Envoy's CPU time fills half of its core,
+// in hundreds; from what this run has measured, or a guess before it has.
+func halfOfMaximum(samples []sample) float64 {
+	var cost []float64
+	for _, s := range samples {
+		if s.Proxy == envoy && s.Void == "" && s.Error == "" && s.Scenario == http1()[0].name {
+			cost = append(cost, s.Values["cpu"])
+		}
+	}
+	if len(cost) == 0 {
+		return 3000
+	}
+	return float64(int(1e9/cost[0]/2/100)) * 100 // the first round's, for all rounds alike
+}
+
+func (b *bench) write(rec *record) error {
+	raw, err := json.Marshal(rec)
 	if err != nil {
-		return sample{}, err
+		return err
 	}
-	s := r.load
-	args := []string{self, "load", "-kind", s.Kind, "-to", listen, "-conns", strconv.Itoa(s.Conns), "-streams", strconv.Itoa(max(s.Streams, 1)),
-		"-rate", fmt.Sprint(s.Rate), "-size", strconv.Itoa(s.Size), "-length", o.length.String()}
-	if s.CertDir != "" {
-		args = append(args, "-certs", s.CertDir)
+	if err := os.WriteFile(filepath.Join(b.dir, "samples.json"), raw, 0o644); err != nil {
+		return err
 	}
-	time.Sleep(200 * time.Millisecond)
-	pssBefore, err := pss(pid)
-	if err != nil {
-		return sample{}, err
+	text := table(rec)
+	if b.options.results == "" {
+		fmt.Println(text)
+		return nil
 	}
-	client := pinned(ctx, 0, o.out, args...)
-	client.Stderr = os.Stderr
-	pipe, err := client.StdoutPipe()
-	if err != nil {
-		return sample{}, err
-	}
-	if err := client.Start(); err != nil {
-		return sample{}, err
-	}
-	defer client.Wait()
-	out := bufio.NewReader(pipe)
-	if _, err := out.ReadString('\n'); err != nil {
-		return sample{}, fmt.Errorf("the load client ended early: %w", err)
-	}
-	before, err := cpu(pid)
-	if err != nil {
-		return sample{}, err
-	}
-	if _, err := out.ReadString('\n'); err != nil {
-		return sample{}, fmt.Errorf("the load client ended early: %w", err)
-	}
-	after, err := cpu(pid)
-	if err != nil {
-		return sample{}, err
-	}
-	pssAfter, err := pss(pid)
-	if err != nil {
-		return sample{}, err
-	}
-	result := sample{Row: r.name, Proxy: p.name}
-	if err := json.NewDecoder(out).Decode(&result.Load); err != nil {
-		return sample{}, fmt.Errorf("reading the load's result: %w", err)
-	}
-	if result.Load.Units == 0 {
-		return sample{}, fmt.Errorf("no unit of work was done: %s", result.Load.Error)
-	}
-	units := float64(result.Load.Units)
-	if r.memory {
-		result.Value = (pssAfter - pssBefore) / units
-		return result, nil
-	}
-	result.User = (after.user - before.user) * r.scale / units
-	result.Sys = (after.sys - before.sys) * r.scale / units
-	result.Value = result.User + result.Sys
-	return result, nil
+	return os.WriteFile(b.options.results, []byte(text), 0o644)
 }

@@ -1,0 +1,388 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"sluice/bench/stat"
+)
+
+// tableCommand makes the table again from raw results.
+func tableCommand(raw string, out io.Writer) error {
+	text, err := os.ReadFile(raw)
+	if err != nil {
+		return err
+	}
+	var rec record
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return fmt.Errorf("reading %s: %w", raw, err)
+	}
+	_, err = fmt.Fprint(out, table(&rec))
+	return err
+}
+
+// line is one row of the table.
+type line struct {
+	name, unit   string
+	ours         float64
+	envoy, tuned float64
+	peers        map[string]float64
+	ratio        stat.Interval
+	above        float64 // ratio above the floor, 0 for unknown
+	must, goal   float64
+	pairs, void  int
+	remarks      []string
+	client, lag  float64
+	origin       float64
+	failed       string
+}
+
+// series are the samples of one contestant in one scenario that count, by round.
+type series map[int]sample
+
+func (rec *record) series(scenario, proxy string) (s series, void int, failure string) {
+	s = series{}
+	for _, x := range rec.Samples {
+		if x.Scenario != scenario || x.Proxy != proxy {
+			continue
+		}
+		switch {
+		case x.Error != "":
+			failure = x.Error
+		case x.Void != "":
+			void++
+		default:
+			s[x.Round] = x
+		}
+	}
+	return s, void, failure
+}
+
+// pairs gives a metric of two contestants in the rounds where both count.
+func pairs(a, b series, key string) (x, y []float64) {
+	for round := range 1000 {
+		p, ok := a[round]
+		q, both := b[round]
+		if ok && both {
+			x, y = append(x, p.Values[key]), append(y, q.Values[key])
+		}
+	}
+	return x, y
+}
+
+func (s series) values(key string) (v []float64) {
+	for _, x := range s {
+		if f, ok := x.Values[key]; ok {
+			v = append(v, f)
+		}
+	}
+	return v
+}
+
+func (s series) condition(f func(stat.Conditions) float64) float64 {
+	var v []float64
+	for _, x := range s {
+		v = append(v, f(x.Load.Conditions))
+	}
+	return stat.Median(v)
+}
+
+func (s series) histograms(rounds series) (list []*stat.Histogram) {
+	for round := range 1000 {
+		x, ok := s[round]
+		if _, both := rounds[round]; ok && both {
+			list = append(list, stat.Unsparse(x.Load.Latency))
+		}
+	}
+	return list
+}
+
+// lines makes the rows of a scenario.
+func (rec *record) lines(s scenario) (list []line) {
+	ours, void, failed := rec.series(s.name, sluice)
+	theirs, v, theirFailure := rec.series(s.name, envoy)
+	tuned, _, _ := rec.series(s.name, envoyTuned)
+	base, _, _ := rec.series(s.name, direct)
+	if len(ours)+len(theirs) == 0 && failed+theirFailure == "" && void+v == 0 {
+		return nil
+	}
+	for _, m := range s.metrics {
+		l := line{name: s.name, unit: m.unit, must: m.must, goal: m.goal, void: void + v, peers: map[string]float64{}}
+		if len(s.metrics) > 1 {
+			l.name += ": " + m.name
+		}
+		if failed != "" {
+			l.failed = "sluice: " + failed
+		} else if theirFailure != "" {
+			l.failed = "Envoy: " + theirFailure
+		}
+		if strings.HasPrefix(m.key, "p50") || strings.HasPrefix(m.key, "p99") {
+			if !l.latency(m.key, ours, theirs, tuned, base) {
+				continue
+			}
+		} else if !l.cost(rec, s, m, ours, theirs, tuned) {
+			continue
+		}
+		l.remark(s, m, ours)
+		list = append(list, l)
+	}
+	return list
+}
+
+// cost fills in a metric where each cell has a value. False: nobody has it.
+func (l *line) cost(rec *record, s scenario, m metric, ours, theirs, tuned series) bool {
+	l.ours, l.envoy, l.tuned = stat.Median(ours.values(m.key))*m.scale, stat.Median(theirs.values(m.key))*m.scale, stat.Median(tuned.values(m.key))*m.scale
+	if l.ours == 0 && l.failed == "" && l.void == 0 {
+		return false
+	}
+	better := theirs
+	if l.tuned > 0 && (l.tuned < l.envoy || l.envoy == 0) {
+		better = tuned
+	}
+	x, y := pairs(ours, better, m.key)
+	l.pairs, l.ratio = len(x), stat.Ratio(x, y)
+	for _, peer := range []string{"haproxy", "go", "forward"} {
+		p, _, _ := rec.series(s.name, peer)
+		l.peers[peer] = stat.Median(p.values(m.key)) * m.scale
+	}
+	rival := l.envoy
+	if l.tuned > 0 {
+		rival = min(rival, l.tuned)
+	}
+	if floor := l.peers["forward"]; floor > 0 && rival > floor && l.ours > floor {
+		l.above = (l.ours - floor) / (rival - floor)
+	}
+	return true
+}
+
+// latency fills in a quantile over the direct way. p99.9 wants 100,000 answers.
+func (l *line) latency(key string, ours, theirs, tuned, base series) bool {
+	q := map[string]float64{"p50": .5, "p99": .99, "p999": .999}[key]
+	sum := func(s series) (h *stat.Histogram) {
+		h = stat.NewHistogram()
+		for _, x := range s {
+			h.Merge(stat.Unsparse(x.Load.Latency))
+		}
+		return h
+	}
+	a, b, c, d := sum(ours), sum(theirs), sum(tuned), sum(base)
+	if key == "p999" && (a.Total < 100000 || b.Total < 100000) {
+		return false
+	}
+	floor := d.Quantile(q)
+	l.ours, l.envoy = a.Quantile(q)-floor, b.Quantile(q)-floor
+	better := theirs
+	if c.Total > 0 {
+		if l.tuned = c.Quantile(q) - floor; l.tuned < l.envoy {
+			better = tuned
+		}
+	}
+	x, y := ours.histograms(better), better.histograms(ours)
+	l.pairs, l.ratio = len(x), stat.AddedLatency(x, y, base.histograms(base), q)
+	return true
+}
+
+// remark says what a reader must know before he believes a row.
+func (l *line) remark(s scenario, m metric, ours series) {
+	if m.key == "stall" {
+		l.remarks = append(l.remarks, fmt.Sprintf("the way past the proxy stalled %.1f ms", stat.Median(ours.values("beside"))))
+	}
+	if s.kind != underLoad {
+		return
+	}
+	l.client = ours.condition(func(c stat.Conditions) float64 { return c.Client })
+	l.origin = ours.condition(func(c stat.Conditions) float64 { return c.Origin })
+	l.lag = ours.condition(func(c stat.Conditions) float64 { return c.LagP99 })
+	bound := 0
+	for _, x := range ours {
+		if stat.ClientBound(x.Load.Conditions, x.Values["share"]) {
+			bound++
+		}
+	}
+	if bound*2 > len(ours) {
+		l.remarks = append(l.remarks, "the client is the limit beside sluice")
+	}
+	if s.halfMax && len(ours) > 0 {
+		l.remarks = append(l.remarks, fmt.Sprintf("%.0f rps", stat.Median(rates(ours))))
+	}
+	if s.shape.Istio {
+		l.remarks = append(l.remarks, "istio.stats on our side only")
+	}
+}
+
+func rates(s series) (v []float64) {
+	for _, x := range s {
+		v = append(v, x.Rate)
+	}
+	return v
+}
+
+// nulls are the runs of sluice against itself.
+func (rec *record) nulls() (names []string, list []stat.Interval) {
+	for _, s := range scenarios() {
+		again, _, _ := rec.series(s.name, sluiceAgain)
+		ours, _, _ := rec.series(s.name, sluice)
+		if x, y := pairs(again, ours, "cpu"); s.null && len(x) > 0 {
+			names, list = append(names, s.name), append(list, stat.Ratio(x, y))
+		}
+	}
+	return names, list
+}
+
+// group places a line: 0 losses and what has no figure, 1 within noise, 2 wins
+// short of their must, 3 wins. One pair has no interval; its middle decides.
+func (l line) group(floor float64) int {
+	tier := stat.Judge(l.ratio, floor)
+	if tier == stat.Single {
+		tier = stat.Judge(stat.Interval{Mid: l.ratio.Mid, Low: l.ratio.Mid, High: l.ratio.Mid}, floor)
+	}
+	switch {
+	case l.failed != "" || l.pairs == 0 || tier == stat.Loss:
+		return 0
+	case tier == stat.Noise:
+		return 1
+	case l.must > 0 && l.ratio.Mid > l.must:
+		return 2
+	}
+	return 3
+}
+
+// table is RESULTS.md.
+func table(rec *record) string {
+	names, nulls := rec.nulls()
+	floor := stat.Floor(nulls)
+	var groups [4][]line
+	for _, s := range scenarios() {
+		for _, l := range rec.lines(s) {
+			g := l.group(floor)
+			groups[g] = append(groups[g], l)
+		}
+	}
+	var out strings.Builder
+	out.WriteString(rec.Facts.head(floor))
+	fmt.Fprintf(&out, "Losses, failures and voids: %d. Within noise: %d. Clear wins short of their *must*: %d. Clear wins within it: %d.\n", len(groups[0]), len(groups[1]), len(groups[2]), len(groups[3]))
+	for i, title := range []string{"Losses, failures and voids", "Within noise", "Clear wins, but short of their must", "Clear wins"} {
+		section(&out, title, groups[i])
+	}
+	nullTable(&out, names, nulls)
+	peerTable(&out, slices.Concat(groups[:]...))
+	rec.gateTable(&out)
+	return out.String()
+}
+
+func section(out *strings.Builder, title string, lines []line) {
+	if len(lines) == 0 {
+		return
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(b.ratio.Mid, a.ratio.Mid) })
+	fmt.Fprintf(out, "\n## %s\n\n| row | unit | sluice | Envoy | Envoy tuned | ratio [95 %%] | above floor | must | goal | pairs, void | client + origin busy, lag | remarks |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n", title)
+	for _, l := range lines {
+		fmt.Fprintln(out, l.String())
+	}
+}
+
+func figure(v float64) string {
+	switch {
+	case v == 0 || math.IsNaN(v) || math.IsInf(v, 0):
+		return "-"
+	case math.Abs(v) >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// String gives the line in Markdown.
+func (l line) String() string {
+	ratio := "-"
+	if l.pairs > 0 && !math.IsNaN(l.ratio.Mid) {
+		ratio = fmt.Sprintf("**%.2f**", l.ratio.Mid)
+		if !math.IsInf(l.ratio.High, 1) {
+			ratio += fmt.Sprintf(" [%.2f, %.2f]", l.ratio.Low, l.ratio.High)
+		}
+	}
+	busy := "-"
+	if l.client > 0 {
+		busy = fmt.Sprintf("%.0f + %.0f %%", l.client*100, l.origin*100)
+		if l.lag > 0 {
+			busy += fmt.Sprintf(", %.0f µs", l.lag)
+		}
+	}
+	remarks := slices.Clone(l.remarks)
+	switch {
+	case l.failed != "":
+		remarks = append(remarks, "FAILED: "+strings.ReplaceAll(strings.TrimSpace(l.failed), "\n", " "))
+	case l.pairs == 0:
+		remarks = append(remarks, "VOID: no pair counts")
+	case math.IsInf(l.ratio.High, 1):
+		remarks = append(remarks, "one pair, no interval")
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %d, %d | %s | %s |", l.name, l.unit, figure(l.ours), figure(l.envoy), figure(l.tuned), ratio,
+		figure(l.above), figure(l.must), figure(l.goal), l.pairs, l.void, busy, strings.Join(remarks, "; "))
+}
+
+func nullTable(out *strings.Builder, names []string, nulls []stat.Interval) {
+	if len(names) == 0 {
+		return
+	}
+	out.WriteString("\n## The noise floor: sluice against itself\n\n| row | ratio [95 %] |\n|---|---|\n")
+	for i, n := range names {
+		fmt.Fprintf(out, "| %s | %.3f [%.3f, %.3f] |\n", n, nulls[i].Mid, nulls[i].Low, nulls[i].High)
+	}
+}
+
+func peerTable(out *strings.Builder, lines []line) {
+	out.WriteString("\n## Beside others\n\n| row | unit | sluice | Envoy (better) | haproxy | standard library | bare forwarder |\n|---|---|---|---|---|---|---|\n")
+	for _, l := range lines {
+		if l.peers["haproxy"]+l.peers["go"]+l.peers["forward"] == 0 {
+			continue
+		}
+		rival := l.envoy
+		if l.tuned > 0 {
+			rival = min(rival, l.tuned)
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |\n", l.name, l.unit, figure(l.ours), figure(rival), figure(l.peers["haproxy"]), figure(l.peers["go"]), figure(l.peers["forward"]))
+	}
+}
+
+func (rec *record) gateTable(out *strings.Builder) {
+	if len(rec.Facts.Gates) == 0 {
+		return
+	}
+	out.WriteString("\n## What the gate saw: heads beside Envoy's\n\n")
+	for _, g := range rec.Facts.Gates {
+		fmt.Fprintf(out, "- %s\n", g)
+	}
+}
+
+func (f facts) head(floor float64) string {
+	if _, version, ok := strings.Cut(f.Envoy, "version: "); ok { // its path comes first
+		f.Envoy = version
+	}
+	mode := "make bench"
+	if f.Quick {
+		mode = "make bench-quick"
+	}
+	text := fmt.Sprintf("# Results\n\nGenerated by `%s`; do not edit. %s, commit %s, %s; %s, %d cores, kernel %s, load average at the start %s.\n\n", mode, f.Date, f.Commit, f.Go, f.CPU, f.Cores, f.Kernel, f.LoadAverage)
+	text += fmt.Sprintf("%d rounds of %s a cell, in %s. Envoy: %s (sha256 %s); haproxy: %s; sluice sha256 %s.\n\n", f.Rounds, f.Length, f.Took, f.Envoy, f.Hashes["envoy"], f.Haproxy, f.Hashes["sluice"])
+	noise := "unknown, as there was no null run"
+	if floor > 1 {
+		noise = fmt.Sprintf("%.1f %%", (floor-1)*100)
+	}
+	text += "Ratio: sluice ÷ the better Envoy column, geometric mean of pairs, lower is better. Noise floor: " + noise +
+		"; an interval that comes closer to 1 than that is within noise. README.md says how it is done and what it can't show.\n\n"
+	for _, n := range f.Notes {
+		text += "- " + n + "\n"
+	}
+	if len(f.Notes) > 0 {
+		text += "\n"
+	}
+	return text
+}
