@@ -44,6 +44,7 @@ type Clusters struct {
 
 	mu     sync.Mutex
 	shared map[string]*shared
+	whole  *config.Snapshot // the last complete one applied
 	wake   chan struct{}
 	busy   sync.WaitGroup
 }
@@ -90,15 +91,12 @@ func (c *Clusters) Local(worker int) *Local { return c.locals[worker] }
 func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
 	c.mu.Lock()
 	var done sync.WaitGroup
-	for name, next := range s.Clusters {
-		c.applyOne(name, next, &done)
+	if s.Base == nil || s.Base != c.whole {
+		c.applyWhole(s.Whole(), &done)
 	}
-	for name, sh := range c.shared {
-		if s.Clusters[name] == nil {
-			sh.gone = true
-			delete(c.shared, name)
-			c.forget(sh.config)
-			c.each(&done, func(l *Local) { l.remove(name) })
+	if s.Base != nil {
+		for name, next := range s.Clusters {
+			c.applyOne(name, next, &done)
 		}
 	}
 	c.mu.Unlock()
@@ -111,6 +109,22 @@ func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// applyWhole makes the clusters of a complete snapshot the current ones.
+func (c *Clusters) applyWhole(s *config.Snapshot, done *sync.WaitGroup) {
+	c.whole = s
+	for name, next := range s.Clusters {
+		c.applyOne(name, next, done)
+	}
+	for name, sh := range c.shared {
+		if s.Clusters[name] == nil {
+			sh.gone = true
+			delete(c.shared, name)
+			c.forget(sh.config)
+			c.each(done, func(l *Local) { l.remove(name) })
+		}
 	}
 }
 

@@ -336,9 +336,12 @@ func (c *Client) relink() {
 		held.Listeners = c.heldBack(held.Listeners)
 		out = &held
 	}
-	if !sameSnapshot(c.applied, out) {
+	switch same := sameSnapshot(c.applied, out); {
+	case !same:
 		c.applied = out
 		c.opts.Apply(out)
+	case out == c.snapshot:
+		c.snapshot = c.applied // one copy is enough
 	}
 	if c.facts != before {
 		c.changed()
@@ -477,7 +480,7 @@ func (c *Client) cluster(name string) *config.Cluster {
 
 // sameSnapshot compares by pointers, which link keeps for the unchanged.
 func sameSnapshot(a, b *config.Snapshot) bool {
-	if a == nil || len(a.Listeners) != len(b.Listeners) || a.Names != b.Names {
+	if a == nil || a.Base != b.Base || len(a.Listeners) != len(b.Listeners) || a.Names != b.Names {
 		return false
 	}
 	for i := range a.Listeners {

@@ -41,6 +41,7 @@ type plane struct {
 	http       *httpproxy.Server
 	listeners  *listener.Listeners
 	secrets    atomic.Pointer[map[string]*config.Secret]
+	whole      *config.Snapshot // in force: the last complete one; of Apply
 	reports    *reporting
 	admin      atomic.Pointer[admin.Admin]
 }
@@ -153,18 +154,27 @@ func (p *plane) Run(ctx context.Context) error {
 
 // Apply makes s what the plane obeys: clusters first, so that no request names
 // one that isn't there yet, then routes and listeners. The error names what
-// could not be bound; everything else is in force.
+// could not be bound; everything else is in force. A change of endpoints alone
+// ends with the clusters. Apply is called by one goroutine.
 func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 	p.secrets.Store(&s.Secrets)
 	if err := p.clusters.Apply(ctx, s); err != nil {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
+	if s.Base != nil && s.Base == p.whole {
+		return nil
+	}
+	p.whole = nil
 	p.http.Apply(s.Routes)
 	if err := p.http.Rediscover(s.Listeners); err != nil {
 		p.log.Error("discovered filters", "error", err)
 	}
 	defer p.http.Retire(s.Listeners)
-	return p.listeners.Apply(ctx, s.Listeners)
+	if err := p.listeners.Apply(ctx, s.Listeners); err != nil {
+		return err // the next Apply tries again
+	}
+	p.whole = s.Whole()
+	return nil
 }
 
 func (p *plane) secret(name string) *config.Secret {
