@@ -33,7 +33,12 @@ func newLocal(c *Clusters, i int, w *worker.Worker) *Local {
 
 // Get gives a cluster, nil when there is none of that name. The result stays
 // usable when the cluster is replaced meanwhile.
-func (l *Local) Get(name string) *Cluster { return l.clusters[name] }
+func (l *Local) Get(name string) *Cluster {
+	if c := l.clusters[name]; c != nil {
+		return c
+	}
+	return l.firstUse(name)
+}
 
 // Heads is the pool of message heads of the worker's upstream engines.
 func (l *Local) Heads() *httpmsg.Pool { return l.heads }
@@ -111,7 +116,7 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 			c.codecs.each(emit)
 		}
 	}
-	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),
+	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),
 		NextID: func() uint64 { return l.all.nextID.Add(1) }, H1: h1Options(cfg, l.heads), H2: h2Options(cfg, l.streams, &c.codecs.http2)}
 	c.pools.H1.Counters = &c.codecs.http1
 	if cfg.Type == config.OriginalDst {
