@@ -62,7 +62,7 @@ type Cluster struct {
 	ProxyProtocol   *ProxyHeader // transport socket wrapper; nil: none
 	SocketMatches   []SocketMatch
 	HTTP            HTTPProtocol
-	Metadata        Metadata
+	Metadata        Packed
 	TCPExchange     *MetadataExchange // upstream network filter
 	Internal        bool              // endpoints are internal addresses
 	MaxRequests     int               // per connection; 0: no limit
@@ -169,19 +169,13 @@ func (h HealthStatus) Usable() bool {
 	return h == HealthUnknown || h == HealthHealthy || h == HealthDegraded
 }
 
-// Endpoint is one upstream host. Workload is the parsed endpoint metadata
-// istio.workload (workload;namespace;canonical-name;revision;cluster).
+// Endpoint is one upstream host.
 type Endpoint struct {
-	Address   Address
-	Hostname  string
-	Health    HealthStatus
-	Weight    uint32 // at least 1
-	TLSMode   string // envoy.transport_socket_match.tlsMode; shorthand of SocketKV
-	SocketKV  map[string]string
-	LB        Struct // envoy.lb
-	Workload  string
-	Metadata  Metadata // the rest; nil when there is none
-	HealthKey string
+	Address  Address
+	Hostname string
+	Health   HealthStatus
+	Weight   uint32 // at least 1
+	Metadata Packed
 }
 
 // LeastRequestOptions are least_request_lb_config.

@@ -20,7 +20,7 @@ func (s scope) cluster(m *clusterv3.Cluster) *config.Cluster {
 		ConnectTimeout:  s.duration("connect_timeout", m.GetConnectTimeout(), seconds(5)),
 		CleanupInterval: s.duration("cleanup_interval", m.GetCleanupInterval(), seconds(5)),
 		BufferLimit:     capped(u32(m.GetPerConnectionBufferLimitBytes(), defaultBufferLimit)),
-		Metadata:        metadata(m.GetMetadata()),
+		Metadata:        config.Pack(metadata(m.GetMetadata())),
 		MaxRequests:     capped(u32(m.GetMaxRequestsPerConnection(), 0)),
 		Keepalive:       keepalive(m.GetUpstreamConnectionOptions().GetTcpKeepalive()),
 		CloseOnFailure:  m.GetCloseConnectionsOnHostHealthFailure(),
