@@ -16,7 +16,7 @@ import (
 func mesh(n int, hash uint64, port uint16) *config.Snapshot {
 	s := &config.Snapshot{Clusters: map[string]*config.Cluster{}}
 	for i := range n {
-		c := &config.Cluster{Meta: config.Meta{Name: fmt.Sprint("c", i), Hash: hash}, Type: config.EDS, Load: &config.LoadAssignment{
+		c := &config.Cluster{Meta: config.Meta{Name: fmt.Sprint("c", i), Hash: hash}, ClusterOptions: &config.ClusterOptions{Type: config.EDS}, Load: &config.LoadAssignment{
 			Meta: config.Meta{Hash: uint64(port)}, Localities: []config.Locality{{Endpoints: []config.Endpoint{{
 				Address: config.Address{IP: netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)}, Weight: 1}}}}}}
 		s.Clusters[c.Name] = c

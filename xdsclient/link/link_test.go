@@ -18,7 +18,7 @@ func accepted() *link.Accepted {
 }
 
 func cluster(name string, hash uint64) *config.Cluster {
-	return &config.Cluster{Meta: config.Meta{Name: name, Hash: hash}, Type: config.EDS, EDSName: name, EDSTimeout: 15 * time.Second}
+	return &config.Cluster{Meta: config.Meta{Name: name, Hash: hash}, EDSName: name, ClusterOptions: &config.ClusterOptions{Type: config.EDS, EDSTimeout: 15 * time.Second}}
 }
 
 func load(name string, hash uint64) *config.LoadAssignment {
@@ -148,9 +148,9 @@ func TestRouteToAnUnknownClusterDoesNotWait(t *testing.T) {
 
 func TestStaticNamesCanNotBeOverridden(t *testing.T) {
 	a := accepted()
-	static := &config.Cluster{Meta: config.Meta{Name: "a", Hash: 1}}
+	static := &config.Cluster{Meta: config.Meta{Name: "a", Hash: 1}, ClusterOptions: &config.ClusterOptions{}}
 	a.Static = &config.Snapshot{Clusters: map[string]*config.Cluster{"a": static}}
-	a.Clusters["a"] = &config.Cluster{Meta: config.Meta{Name: "a", Hash: 2}}
+	a.Clusters["a"] = &config.Cluster{Meta: config.Meta{Name: "a", Hash: 2}, ClusterOptions: &config.ClusterOptions{}}
 	if s, _ := link.Next(nil, a); s.Clusters["a"] != static {
 		t.Error("a received cluster replaced a static one")
 	}
