@@ -150,7 +150,7 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) bool {
 	x.version = version
 	if d.value != nil {
 		delete(k.named, x.hash)
-		x.body, x.hash, x.at = d.body, d.hash, c.opts.Now()
+		x.body, x.hash, x.at = k.archive.pack(d.body.Value), d.hash, c.opts.Now()
 		k.named[d.hash] = d.name
 	}
 	c.put(d, version)
@@ -296,7 +296,7 @@ func (c *Client) takeNames(k *kindState, good []decoded, a *answer) {
 		}
 		v.Version = a.version
 		c.accepted.Names = v
-		*k.hold("") = kept{body: d.body, version: d.version, hash: d.hash, at: c.opts.Now()}
+		*k.hold("") = kept{body: k.archive.pack(d.body.Value), version: d.version, hash: d.hash, at: c.opts.Now()}
 	}
 }
 
