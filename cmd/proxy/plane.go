@@ -61,9 +61,7 @@ type planeOptions struct {
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p := &plane{log: log, metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
-	// A P for each worker, which keeps it through its raw waits, and one for all
-	// else. The environment or the CPU limit would often leave only one.
-	runtime.GOMAXPROCS(o.workers + 1)
+	runtime.GOMAXPROCS(processors(o.workers))
 	base := time.Now()
 	for i := range o.workers {
 		w, err := worker.New(worker.Options{Index: i, Base: base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
@@ -94,6 +92,19 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
+}
+
+// processors is what the scheduler gets: one for each worker, which keeps it
+// through its raw waits, and three for the control path, the collector and one
+// in passing. With fewer, a worker waits up to 10 ms for its turn while a large
+// push is collected; which thread runs then is the kernel's to say. The
+// collector takes a quarter of them, and where that isn't near a whole number,
+// as with 2, 3 or 6, it takes its share of each worker's time instead.
+func processors(workers int) int {
+	if workers == 3 {
+		return 7
+	}
+	return workers + 3
 }
 
 // off says that a runtime feature is set, to false.
