@@ -95,7 +95,10 @@ func (l *Local) set(name string, sh *shared, cfg *config.Cluster, hosts []*hostS
 }
 
 func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cluster) *Cluster {
-	c := &Cluster{Config: cfg, Stat: sh.stat, Stats: l.hidden, local: l, shared: sh, byKey: make(map[string]*Host), Metadata: cfg.Metadata.Unpack()}
+	c := &Cluster{Config: cfg, Stat: cfg.AltStatName, Stats: l.hidden, local: l, shared: sh, byKey: make(map[string]*Host), Metadata: cfg.Metadata.Unpack()}
+	if c.Stat == "" {
+		c.Stat = name
+	}
 	c.Service = service(c.Metadata)
 	if c.codecs = new(codecs); old != nil {
 		c.codecs = old.codecs
@@ -105,7 +108,7 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 	case old != nil && old.group != nil:
 		c.group = old.group
 	case l.index < len(set) && (l.all.opts.Keep == nil || l.all.opts.Keep(name)):
-		c.group = set[l.index].Add("cluster", sh.stat, pool.Stats())
+		c.group = set[l.index].Add("cluster", c.Stat, pool.Stats())
 	}
 	if c.group != nil {
 		c.Stats = c.group.Values
@@ -119,7 +122,7 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 			c.codecs.each(emit)
 		}
 	}
-	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),
+	c.pools = pool.Cluster{Worker: l.worker, Config: cfg, Breakers: &sh.breakers, Stats: c.Stats, Secure: l.secure(c.Stats),
 		NextID: func() uint64 { return l.all.nextID.Add(1) }, H1: h1Options(cfg, l.heads), H2: h2Options(cfg, l.streams, &c.codecs.http2)}
 	c.pools.H1.Counters = &c.codecs.http1
 	if cfg.Type == config.OriginalDst {

@@ -54,20 +54,24 @@ type Clusters struct {
 // under Clusters.mu, and what follows mu under both: a worker that begins to use
 // the cluster holds mu alone.
 type shared struct {
-	name     string          // of the cluster
-	given    *config.Cluster // as Apply got it
-	stat     string
-	resolved map[string]*resolution // of DNS clusters, by host name
-	stats    sharedStats
+	name  string          // of the cluster
+	given *config.Cluster // as Apply got it
 
-	mu       sync.Mutex
-	config   *config.Cluster
-	users    []*Local // workers that have the cluster; none: it is dormant
-	breakers *[2]pool.Breakers
+	mu     sync.Mutex
+	config *config.Cluster
+	gone   bool
+	*inUse // nil: the cluster is dormant
+}
+
+// inUse is what a cluster needs once a worker has it.
+type inUse struct {
+	users    []*Local // workers that have the cluster
+	breakers [2]pool.Breakers
 	hosts    []*hostState // workers get copies of the slice header
 	weights  []uint32
 	outlier  *outlier
-	gone     bool
+	resolved map[string]*resolution // of DNS clusters, by host name
+	stats    sharedStats
 }
 
 type sharedStats struct{ updates, failures, changes atomic.Uint64 }
@@ -148,7 +152,7 @@ func (c *Clusters) applyOne(name string, next *config.Cluster, done *sync.WaitGr
 			return
 		}
 	default:
-		have = c.enter(newShared(name, next), have)
+		have = c.enter(&shared{name: name, given: next, config: next}, have)
 	}
 	c.rebuild(have, done)
 }
@@ -185,25 +189,16 @@ func sameLoad(a, b *config.LoadAssignment) bool {
 	return a == b || a != nil && b != nil && a.Hash == b.Hash && a.Hash != 0
 }
 
-func newShared(name string, cfg *config.Cluster) *shared {
-	sh := &shared{name: name, given: cfg, config: cfg, stat: cfg.AltStatName}
-	if sh.stat == "" {
-		sh.stat = name
-	}
-	return sh
-}
-
 // rebuild makes the host list of sh anew, keeping hosts that stay, and hands it
 // to the workers that use it.
 func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
 	sh.mu.Lock()
-	users := sh.users
-	if len(users) == 0 {
+	if sh.inUse == nil {
 		sh.mu.Unlock()
 		return
 	}
 	sh.list()
-	hosts, weights, cfg := sh.hosts, sh.weights, sh.config
+	users, hosts, weights, cfg := sh.users, sh.hosts, sh.weights, sh.config
 	sh.mu.Unlock()
 	post(users, done, func(l *Local) { l.set(sh.name, sh, cfg, hosts, weights) })
 }

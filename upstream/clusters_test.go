@@ -107,7 +107,7 @@ func TestEjectionStaysWithinItsLimits(t *testing.T) {
 		{"75 percent of five", 5, 75, false, 3}, {"all", 3, 100, false, 3},
 	} {
 		x := &outlier{config: &config.Outlier{Enforce5xx: 100, MaxEjectionPercent: c.percent, AlwaysEjectOne: c.always, BaseEjection: time.Second}}
-		sh := &shared{config: &config.Cluster{Meta: config.Meta{Name: "x"}, ClusterOptions: &config.ClusterOptions{}}, outlier: x}
+		sh := &shared{config: &config.Cluster{Meta: config.Meta{Name: "x"}, ClusterOptions: &config.ClusterOptions{}}, inUse: &inUse{outlier: x}}
 		all := New(Options{})
 		for range c.hosts {
 			x.hosts = append(x.hosts, &hostState{health: &hostHealth{}})

@@ -45,8 +45,11 @@ func (c *Clusters) Describe() []ClusterStatus {
 func (sh *shared) status() ClusterStatus {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s, hosts := ClusterStatus{Config: sh.config}, sh.hosts
-	if len(sh.users) == 0 {
+	s := ClusterStatus{Config: sh.config}
+	var hosts []*hostState
+	if sh.inUse != nil {
+		hosts = sh.hosts
+	} else {
 		hosts, _ = sh.expandAll(nil)
 	}
 	for _, h := range hosts {

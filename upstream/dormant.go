@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"sluice/internal/config"
-	"sluice/upstream/pool"
 )
 
 // A sidecar knows every cluster of the mesh and talks to few. A cluster that no
@@ -47,7 +46,10 @@ func (c *Clusters) retire(sh, next *shared) []*Local {
 	sh.gone = true
 	c.forget(sh.config)
 	c.timed.Delete(sh)
-	users := sh.users
+	var users []*Local
+	if sh.inUse != nil {
+		users = sh.users
+	}
 	if next == nil {
 		c.shared.Delete(sh.name)
 		return users
@@ -65,8 +67,7 @@ func (c *Clusters) retire(sh, next *shared) []*Local {
 // awake gives a cluster its limits and outlier detection; hosts come with list.
 // It holds sh.mu, or nobody else has sh yet.
 func (c *Clusters) awake(sh *shared, users []*Local) {
-	sh.users = slices.Clip(users)
-	sh.breakers = &[2]pool.Breakers{}
+	sh.inUse = &inUse{users: slices.Clip(users)}
 	for i := range sh.breakers {
 		b := sh.config.Breakers[i]
 		if b == (config.Breaker{}) { // built by hand: Envoy's defaults
@@ -111,10 +112,10 @@ func (l *Local) firstUse(name string) *Cluster {
 func (sh *shared) join(l *Local) ([]*hostState, []uint32, *config.Cluster) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.gone || slices.Contains(sh.users, l) {
+	if sh.gone || sh.inUse != nil && slices.Contains(sh.users, l) {
 		return nil, nil, nil
 	}
-	if len(sh.users) == 0 {
+	if sh.inUse == nil {
 		l.all.awake(sh, nil)
 		sh.list()
 	}

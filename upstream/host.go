@@ -63,6 +63,9 @@ func (sh *shared) expandName(base hostState, now time.Time) (out []*hostState) {
 	if base.hostname == "" {
 		base.hostname = e.Address.Hostname
 	}
+	if sh.inUse == nil {
+		return nil // nothing looks its names up
+	}
 	r := sh.resolved[e.Address.Hostname]
 	if r == nil {
 		return nil
