@@ -118,6 +118,11 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 	if name != "" {
 		d.name = name
 	}
+	if v, ok := value.(*config.LoadAssignment); ok {
+		if x := c.cluster(name); x != nil {
+			v.Name, d.name = x.Name, x.Name // one string of a cluster and its endpoints
+		}
+	}
 	if err != nil {
 		return d, err
 	}
@@ -218,7 +223,7 @@ func (c *Client) putListener(v *config.Listener) {
 // from one of these assignments.
 func (c *Client) settle(assignments map[string]bool) {
 	for a := range assignments {
-		for _, name := range c.users[a] {
+		for _, name := range c.usersOf(a) {
 			if x := c.cluster(name); x != nil {
 				c.accepted.Settled[link.Part{Kind: link.KindEndpoints, Name: name, Version: x.Hash}] = true
 			}

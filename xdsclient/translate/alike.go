@@ -12,7 +12,9 @@ import (
 type alike struct {
 	clusters recent[config.ClusterOptions]
 	tls      recent[config.TLSParams]
+	peers    recent[config.Validation]
 	sockets  recent[config.SocketMatch]
+	retries  recent[config.RetryPolicy]
 }
 
 // recent holds the values seen last. Who shares a value doesn't change it.
@@ -23,6 +25,9 @@ type recent[T any] struct {
 
 // share gives an equal value seen not long ago, or v itself.
 func (r *recent[T]) share(v *T) *T {
+	if v == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, old := range r.values {
