@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -130,4 +131,54 @@ func TestFirstUseWhileClustersChange(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestAChangeOfOneClusterLooksAtThatOne(t *testing.T) {
+	for _, n := range []int{10, 2000} {
+		c := quiet(t, 1)
+		whole := mesh(n, 1, 80)
+		if err := c.Apply(t.Context(), whole); err != nil {
+			t.Fatal(err)
+		}
+		c.port(0, "c1")
+		changed := mesh(2, 1, 81)
+		delete(changed.Clusters, "c0")
+		changed.Base = whole
+		if err := c.Apply(t.Context(), changed); err != nil {
+			t.Fatal(err)
+		}
+		if p, other := c.port(0, "c1"), c.port(0, "c0"); p != 81 || other != 80 {
+			t.Errorf("of %d clusters the changed leads to port %d, another to %d", n, p, other)
+		}
+		if allocs := testing.AllocsPerRun(20, func() {
+			if err := c.Apply(t.Context(), changed); err != nil {
+				t.Error(err)
+			}
+		}); allocs > 10 {
+			t.Errorf("applying a change of one of %d clusters allocates %v times", n, allocs)
+		}
+	}
+}
+
+// TestBytesOfADormantCluster is what a cluster takes here beside its
+// configuration. Raise the ceiling only with a reason in the same change.
+func TestBytesOfADormantCluster(t *testing.T) {
+	const n = 5000
+	c, s := quiet(t, 1), mesh(n, 1, 80)
+	live := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := live()
+	if err := c.Apply(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	bytes := (live() - before) / n
+	t.Logf("a dormant cluster takes %d bytes", bytes)
+	if bytes > 260 {
+		t.Errorf("a dormant cluster takes %d bytes, more than 260", bytes)
+	}
+	runtime.KeepAlive(c)
 }
