@@ -143,10 +143,12 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) bool {
 	}
 	x := k.hold(d.name)
 	x.failed = nil
-	u := k.updated(d.name)
-	u.success++
-	if d.value != nil {
-		u.reload++
+	if !k.kind.wildcard() { // of those only the whole type is counted
+		u := k.updated(d.name)
+		u.success++
+		if d.value != nil {
+			u.reload++
+		}
 	}
 	version := d.version
 	if a.full {
@@ -156,7 +158,9 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) bool {
 	if d.value != nil {
 		delete(k.named, x.hash)
 		x.body, x.hash, x.at = k.archive.pack(d.body.Value), d.hash, c.opts.Now()
-		k.named[d.hash] = d.name
+		if a.full {
+			k.named[d.hash] = d.name
+		}
 	}
 	c.put(d, version)
 	return true
