@@ -291,11 +291,17 @@ func (c *Cluster) Pick(q *Query) *Host {
 // Breakers are the cluster's limits at a priority.
 func (c *Cluster) Breakers(p config.Priority) *pool.Breakers { return &c.shared.breakers[p] }
 
-// Count counts a response.
-func (c *Cluster) Count(code int) {
+// Count counts a response, to a request of an internal client or of another.
+func (c *Cluster) Count(code int, internal bool) {
 	c.Stats[pool.RqCompleted]++
-	if c.group != nil {
-		c.group.Code("upstream_rq_", code)
+	if c.group == nil {
+		return
+	}
+	c.group.Code("upstream_rq_", code)
+	if internal {
+		c.group.Code("internal.upstream_rq_", code)
+	} else {
+		c.group.Code("external.upstream_rq_", code)
 	}
 }
 
@@ -317,10 +323,17 @@ type StreamOptions struct {
 
 // Acquire asks for a stream to h; r's User is called now or later, once.
 func (c *Cluster) Acquire(h *Host, r *pool.Request, o *StreamOptions) {
-	c.pool(h, o).Acquire(r)
+	p := c.pool(h, o, r.Priority)
+	if p == nil {
+		c.Stats[pool.CxPoolOverflow]++
+		r.User.OnNoStream(pool.Failure{Kind: pool.PoolOverflow})
+		return
+	}
+	p.Acquire(r)
 }
 
-func (c *Cluster) pool(h *Host, o *StreamOptions) *pool.Pool {
+// pool gives the pool for a request, nil when there is none and no more may be.
+func (c *Cluster) pool(h *Host, o *StreamOptions, priority config.Priority) *pool.Pool {
 	k := pool.Key{Protocol: c.protocol(o), TLS: h.TLS()}
 	if k.TLS != nil {
 		k.ALPN = o.ALPNKey
@@ -339,16 +352,20 @@ func (c *Cluster) pool(h *Host, o *StreamOptions) *pool.Pool {
 			return p
 		}
 	}
-	return c.newPool(h, k, o)
-}
-
-func (c *Cluster) newPool(h *Host, k pool.Key, o *StreamOptions) *pool.Pool {
-	kept := h.pools[:0]
-	for _, p := range h.pools { // pools of clients that are gone
-		if k.Downstream == 0 || !p.Idle() {
-			kept = append(kept, p)
+	if k.Downstream != 0 {
+		h.forget((*pool.Pool).Idle, len(h.pools)) // pools of clients that are gone
+	}
+	limit := &c.Breakers(priority).Pools
+	if !limit.Allow() {
+		h.forget(func(p *pool.Pool) bool { return !p.Busy() }, 1)
+		if !limit.Allow() {
+			return nil
 		}
 	}
+	return c.newPool(h, k, o, limit)
+}
+
+func (c *Cluster) newPool(h *Host, k pool.Key, o *StreamOptions, limit *pool.Limit) *pool.Pool {
 	t := pool.Target{Addr: h.Addr, Pipe: h.state.pipe, Name: h.Name, Dial: h.dialOptions(), TLS: k.TLS, SNI: k.SNI}
 	var alpn []string
 	if k.ALPN != "" {
@@ -362,9 +379,11 @@ func (c *Cluster) newPool(h *Host, k pool.Key, o *StreamOptions) *pool.Pool {
 		}
 	}
 	p := pool.New(&c.pools, k, t, alpn, h.Conns)
-	h.pools = append(kept, p)
+	h.pools = append(h.pools, p)
 	if h.removed {
 		p.Drain()
+	} else {
+		p.TakePlace(limit)
 	}
 	return p
 }
@@ -388,17 +407,4 @@ func hostOnly(host string) string {
 		return host[:i]
 	}
 	return host
-}
-
-// poolsLeft is remaining_cx_pools; without a limit Envoy counts down from the
-// largest number.
-func (c *Cluster) poolsLeft(b *pool.Breakers) uint64 {
-	n := uint64(0)
-	for _, h := range c.hosts {
-		n += uint64(len(h.pools))
-	}
-	if left := b.Pools.Max(); left != config.Unlimited {
-		return uint64(left) - min(n, uint64(left))
-	}
-	return ^uint64(0) - n
 }

@@ -369,7 +369,7 @@ func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) 
 			emit(pre+"remaining_rq", b.Requests.Remaining(), telemetry.Gauge)
 			emit(pre+"remaining_pending", b.Pending.Remaining(), telemetry.Gauge)
 			emit(pre+"remaining_retries", b.Retries.Remaining(), telemetry.Gauge)
-			emit(pre+"remaining_cx_pools", c.poolsLeft(b), telemetry.Gauge)
+			emit(pre+"remaining_cx_pools", b.PoolsLeft(), telemetry.Gauge)
 		}
 	}
 	if sh.outlier != nil {

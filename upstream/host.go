@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -205,6 +206,20 @@ func (h *Host) dialOptions() worker.DialOptions {
 func (h *Host) drain() {
 	h.removed = true
 	for _, p := range h.pools {
+		p.LeavePlace()
 		p.Drain()
 	}
+}
+
+// forget gives up at most n of the pools that fit.
+func (h *Host) forget(fits func(*pool.Pool) bool, n int) {
+	h.pools = slices.DeleteFunc(h.pools, func(p *pool.Pool) bool {
+		if n == 0 || !fits(p) {
+			return false
+		}
+		n--
+		p.LeavePlace()
+		p.Drain()
+		return true
+	})
 }

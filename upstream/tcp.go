@@ -38,6 +38,7 @@ func (s *Stream) Ended(remote bool) {
 	s.closed = true
 	s.cluster.release(s.Host, remote)
 	st := s.cluster.Stats
+	st[pool.RqActive]-- // Envoy counts a TCP client's use of a connection as a request
 	st[pool.CxDestroyActive]++
 	if remote {
 		st[pool.CxDestroyRemoteActive]++
@@ -194,6 +195,8 @@ func (d *dialing) ready(s *pool.Session) {
 	d.h.Report(Connected)
 	d.h.Report(RequestDone)
 	d.w.PauseRead()
+	d.c.Stats[pool.RqTotal]++
+	d.c.Stats[pool.RqActive]++
 	d.done(&Stream{Conn: d.w, Host: d.h, Session: s, cluster: d.c}, nil)
 }
 

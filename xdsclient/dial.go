@@ -6,25 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 
 	"sluice/internal/config"
-)
-
-// Windows and keep-alive of the connection, pilot-agent's. The keep-alive finds
-// a peer that is gone without a word.
-const (
-	window           = 1 << 20
-	keepaliveTime    = 30 * time.Second
-	keepaliveTimeout = 10 * time.Second
-	dialTimeout      = 5 * time.Second
+	"sluice/internal/identity"
 )
 
 // ClusterDialer dials the static cluster that ads_config names: its first
@@ -49,7 +37,11 @@ func ClusterDialer(static *config.Snapshot, name string, secrets func(string) *c
 			}
 			creds = credentials.NewTLS(t)
 		}
-		return Connect(address, creds)
+		network, target := "tcp", address.String()
+		if address.Pipe != "" {
+			network, target = "unix", address.Pipe
+		}
+		return identity.Connect(network, target, creds, grpc.WithAuthority(authority(address)))
 	}, nil
 }
 
@@ -63,31 +55,6 @@ func firstEndpoint(c *config.Cluster) (config.Address, bool) {
 		}
 	}
 	return config.Address{}, false
-}
-
-// Connect makes a client connection to an address. It doesn't wait for it: the
-// first call does.
-func Connect(a config.Address, creds credentials.TransportCredentials, more ...grpc.DialOption) (*grpc.ClientConn, error) {
-	network, target := "tcp", a.String()
-	if a.Pipe != "" {
-		network, target = "unix", a.Pipe
-	}
-	options := append([]grpc.DialOption{
-		grpc.WithTransportCredentials(creds),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-			defer cancel()
-			return (&net.Dialer{}).DialContext(ctx, network, target)
-		}),
-		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		// The client makes a new connection for each stream and waits by itself.
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, MaxDelay: openTimeout}, MinConnectTimeout: dialTimeout}),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithNoProxy(),
-		grpc.WithAuthority(authority(a)),
-	}, more...)
-	return grpc.NewClient("passthrough:///"+target, options...)
 }
 
 func authority(a config.Address) string {

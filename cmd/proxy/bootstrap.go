@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/admin"
 	"sluice/internal/config"
+	"sluice/internal/telemetry"
 	"sluice/xdsclient"
 	"sluice/xdsclient/translate"
 )
@@ -53,7 +54,7 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 		plane: planeOptions{
 			workers: max(f.concurrency, 1), visibleWait: f.visibleWait, drain: time.Duration(f.drainTime) * time.Second, gradual: f.drainStrategy != "immediate",
 			flush: time.Duration(f.flushMillis) * time.Millisecond, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
-			keep: keepStats(boot.StatsMatcher),
+			keep: keepStats(boot.StatsMatcher), tags: telemetry.NewTags(boot.StatsTags),
 		},
 		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),
 			"drain_strategy": capital(f.drainStrategy), "mode": capital(f.mode), "restart_epoch": 0, "local_address_ip_version": "v4"},

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
+
+	"sluice/internal/config"
 )
 
 // certificate is envoy.admin.v3.CertificateDetails.
@@ -20,8 +25,8 @@ type certificate struct {
 	Expires time.Time           `json:"expiration_time"`
 }
 
-func describe(x *x509.Certificate) certificate {
-	c := certificate{Path: "<inline>", Serial: x.SerialNumber.Text(16), SANs: []map[string]string{}, From: x.NotBefore, Expires: x.NotAfter,
+func describe(x *x509.Certificate, path string) certificate {
+	c := certificate{Path: cmp.Or(path, "<inline>"), Serial: x.SerialNumber.Text(16), SANs: []map[string]string{}, From: x.NotBefore, Expires: x.NotAfter,
 		Days: strconv.Itoa(daysLeft(x))}
 	for _, n := range x.DNSNames {
 		c.SANs = append(c.SANs, map[string]string{"dns": n})
@@ -37,30 +42,94 @@ func describe(x *x509.Certificate) certificate {
 
 func daysLeft(x *x509.Certificate) int { return max(0, int(time.Until(x.NotAfter).Hours()/24)) }
 
-// certs writes the certificates and roots of the secrets in force.
+// tlsContext is the certificates of one TLS context: its own, and its roots. It is
+// an entry of the page.
+type tlsContext struct {
+	Roots []certificate `json:"ca_cert"`
+	Chain []certificate `json:"cert_chain"`
+}
+
+// certs writes the certificates of every TLS context in force.
 func (d *dumper) certs(w io.Writer) error {
-	type entry struct {
-		Roots []certificate `json:"ca_cert"`
-		Chain []certificate `json:"cert_chain"`
-	}
-	list := []entry{}
-	for _, s := range d.process.plane.allSecrets() {
-		e := entry{[]certificate{}, []certificate{}}
-		if s.Certificate != nil && s.Certificate.Leaf != nil {
-			e.Chain = append(e.Chain, describe(s.Certificate.Leaf))
+	list := []tlsContext{}
+	d.process.plane.eachTLS(func(own []*config.Secret, v *config.Validation) {
+		c := tlsContext{[]certificate{}, []certificate{}}
+		for _, s := range own {
+			c.Chain = append(c.Chain, describe(s.Certificate.Leaf, s.ChainPath))
 		}
-		if s.Validation != nil {
-			for _, x := range parsePEM(s.Validation.RootsPEM) {
-				e.Roots = append(e.Roots, describe(x))
+		if v != nil {
+			for _, x := range parsePEM(v.RootsPEM) {
+				c.Roots = append(c.Roots, describe(x, v.RootsPath))
 			}
 		}
-		if len(e.Chain)+len(e.Roots) > 0 {
-			list = append(list, e)
-		}
-	}
+		list = append(list, c)
+	})
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", " ")
+	enc.SetEscapeHTML(false)
 	return enc.Encode(map[string]any{"certificates": list})
+}
+
+// eachTLS calls f for every TLS context whose secrets are there: listeners' in
+// order, then clusters' by name.
+func (p *plane) eachTLS(f func(own []*config.Secret, v *config.Validation)) {
+	s := p.snapshot.Load()
+	if s == nil {
+		return
+	}
+	visit := func(t *config.TLSParams) {
+		if own, v, ok := p.contextOf(t); ok {
+			f(own, v)
+		}
+	}
+	for _, l := range s.Listeners {
+		for _, c := range l.Chains {
+			if c.TLS != nil {
+				visit(&c.TLS.TLSParams)
+			}
+		}
+		if c := l.DefaultChain; c != nil && c.TLS != nil {
+			visit(&c.TLS.TLSParams)
+		}
+	}
+	clusters := s.Whole().Clusters // other endpoints are no other TLS
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		c := clusters[name]
+		if c.TLS != nil {
+			visit(&c.TLS.TLSParams)
+		}
+		for i := range c.SocketMatches {
+			if t := c.SocketMatches[i].TLS; t != nil {
+				visit(&t.TLSParams)
+			}
+		}
+	}
+}
+
+// contextOf gives the secrets of t; ok is false while one is missing.
+func (p *plane) contextOf(t *config.TLSParams) (own []*config.Secret, v *config.Validation, ok bool) {
+	for i := range t.Certificates {
+		s := p.find(&t.Certificates[i])
+		if s == nil || s.Certificate == nil {
+			return nil, nil, false
+		}
+		own = append(own, s)
+	}
+	if v = t.Validation; v != nil && v.Ref.Name != "" {
+		s := p.find(&v.Ref)
+		if s == nil || s.Validation == nil {
+			return nil, nil, false
+		}
+		v = s.Validation
+	}
+	return own, v, true
+}
+
+func (p *plane) find(r *config.SecretRef) *config.Secret {
+	if r.Inline != nil {
+		return r.Inline
+	}
+	return p.secret(r.Name)
 }
 
 func parsePEM(b []byte) (out []*x509.Certificate) {
@@ -79,10 +148,17 @@ func parsePEM(b []byte) (out []*x509.Certificate) {
 // number when there is none.
 func (p *plane) firstExpiry() uint64 {
 	days := math.MaxUint32
-	for _, s := range p.allSecrets() {
-		if s.Certificate != nil && s.Certificate.Leaf != nil {
+	seen := map[*config.Validation]bool{} // most clusters share one
+	p.eachTLS(func(own []*config.Secret, v *config.Validation) {
+		for _, s := range own {
 			days = min(days, daysLeft(s.Certificate.Leaf))
 		}
-	}
+		if v != nil && !seen[v] {
+			seen[v] = true
+			for _, x := range parsePEM(v.RootsPEM) {
+				days = min(days, daysLeft(x))
+			}
+		}
+	})
 	return uint64(days)
 }

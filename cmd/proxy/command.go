@@ -63,7 +63,7 @@ func rootCommand(h host) *cobra.Command {
 	p.StringVarP(&f.config, "config-path", "c", "", "bootstrap, YAML or JSON")
 	p.StringVar(&f.configYAML, "config-yaml", "", "bootstrap as text, merged over --config-path")
 	p.StringVar(&f.mode, "mode", "serve", "serve, or validate: check the bootstrap and exit")
-	p.IntVar(&f.concurrency, "concurrency", runtime.NumCPU(), "workers")
+	p.IntVar(&f.concurrency, "concurrency", 1, "workers")
 	p.StringVarP(&f.logLevel, "log-level", "l", "info", "trace, debug, info, warning, error, critical or off")
 	p.StringVar(&f.component, "component-log-level", "", "accepted for Envoy's sake")
 	p.IntVar(&f.drainTime, "drain-time-s", 600, "seconds that connections may drain")

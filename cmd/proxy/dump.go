@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
+	"slices"
 
 	"sluice/internal/config"
 	"sluice/upstream"
@@ -17,7 +19,8 @@ import (
 // dumper writes the admin pages that show state of several parts.
 type dumper struct{ process *process }
 
-func (d *dumper) listeners(_ context.Context, w io.Writer, asJSON bool) error {
+func (d *dumper) listeners(_ context.Context, w io.Writer, q url.Values) error {
+	asJSON := q.Get("format") == "json"
 	type status struct {
 		Name    string `json:"name"`
 		Address any    `json:"local_address"`
@@ -37,9 +40,16 @@ func (d *dumper) listeners(_ context.Context, w io.Writer, asJSON bool) error {
 	return json.NewEncoder(w).Encode(map[string]any{"listener_statuses": list})
 }
 
-func (d *dumper) clusters(ctx context.Context, w io.Writer, asJSON bool) error {
+func (d *dumper) clusters(ctx context.Context, w io.Writer, q url.Values) error {
 	list := d.process.plane.clusters.Describe()
-	if asJSON {
+	if f := q.Get("filter"); f != "" {
+		re, err := regexp.Compile(f)
+		if err != nil {
+			return fmt.Errorf("reading the filter: %w", err)
+		}
+		list = slices.DeleteFunc(list, func(c upstream.ClusterStatus) bool { return !re.MatchString(c.Config.Name) })
+	}
+	if q.Get("format") == "json" {
 		return json.NewEncoder(w).Encode(map[string]any{"cluster_statuses": clusterStatuses(list)})
 	}
 	for _, c := range list {

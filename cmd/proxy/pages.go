@@ -23,9 +23,9 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 	d := &dumper{p}
 	a := &admin.Admin{
 		Version: "sluice/" + version, Began: p.began, State: func() admin.State { return admin.State(p.state.Load()) }, Metrics: p.plane.metrics,
-		Clusters: d.clusters, Listeners: d.listeners, ConfigDump: d.config, Certs: d.certs, InitDump: d.waiting,
+		Clusters: d.clusters, Listeners: d.listeners, ConfigDump: d.config, Certs: d.certs, InitDump: d.waiting, Runtime: d.runtime,
 		Options: p.options, Node: node, Logging: &admin.Logging{Level: p.level},
-		Drain: p.drain, Quit: p.quitNow,
+		Drain: p.drain, Quit: p.quitNow, ReopenLogs: p.plane.files.Reopen,
 	}
 	p.admin = a
 	p.plane.admin.Store(a)
@@ -41,7 +41,11 @@ func (p *process) servePages(ctx context.Context) (stop func(), err error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the admin port: %w", err)
 		}
-		stops = append(stops, serveHTTP([]net.Listener{l}, a.Handler()))
+		log, err := newAdminLog(p.plane, p.boot.AdminLogs)
+		if err != nil {
+			return nil, err
+		}
+		stops = append(stops, serveHTTP([]net.Listener{l}, log.around(a.Handler())))
 	}
 	if p.pod != nil {
 		f, err := p.pod.servePages(ctx, p)

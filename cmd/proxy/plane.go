@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +30,7 @@ import (
 // of traffic. Build it with newPlane, start it with Run, feed it with Apply.
 type plane struct {
 	log        *slog.Logger
+	base       time.Time // of the workers' clocks
 	workers    []*worker.Worker
 	sets       []*telemetry.Set // by worker
 	metrics    *telemetry.Registry
@@ -40,10 +39,11 @@ type plane struct {
 	clusters   *upstream.Clusters
 	http       *httpproxy.Server
 	listeners  *listener.Listeners
-	secrets    atomic.Pointer[map[string]*config.Secret]
-	whole      *config.Snapshot // in force: the last complete one; of Apply
+	snapshot   atomic.Pointer[config.Snapshot] // in force
+	whole      *config.Snapshot                // its complete part, when that is in force; of Apply
 	reports    *reporting
 	admin      atomic.Pointer[admin.Admin]
+	env        func(name string) string // answers %ENVIRONMENT(X)% of logs
 }
 
 // planeOptions are what the command line and the bootstrap say of the plane.
@@ -55,16 +55,16 @@ type planeOptions struct {
 	flush       time.Duration
 	maxConns    uint64
 	keep        func(cluster string) bool
+	tags        *telemetry.Tags
 	node        *config.Node
 	runtime     config.Struct
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
-	p := &plane{log: log, metrics: &telemetry.Registry{}, handshakes: tlsconn.NewPool()}
+	p := &plane{log: log, base: time.Now(), metrics: &telemetry.Registry{Tags: o.tags}, handshakes: tlsconn.NewPool()}
 	runtime.GOMAXPROCS(processors(o.workers))
-	base := time.Now()
 	for i := range o.workers {
-		w, err := worker.New(worker.Options{Index: i, Base: base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
+		w, err := worker.New(worker.Options{Index: i, Base: p.base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
 		if err != nil {
 			return nil, fmt.Errorf("making worker %d: %w", i, err)
 		}
@@ -72,16 +72,16 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		p.metrics.Register(w.Post, set)
 		p.workers, p.sets = append(p.workers, w), append(p.sets, set)
 	}
-	p.files = telemetry.NewFiles(o.workers, o.flush, h.stdout, h.stderr)
+	p.files = telemetry.NewFiles(o.workers+1, o.flush, h.stdout, h.stderr)
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
-	env := func(name string) string { v, _ := h.lookup(name); return v }
+	p.env = func(name string) string { v, _ := h.lookup(name); return v }
 	node := telemetry.NewNode(o.node, nil)
 	frame := metadataexchange.Frame(node.Any)
-	p.reports = newReporting(p, node, env)
+	p.reports = newReporting(p, node, p.env)
 	filters := &chain.Builder{Node: node, Workers: o.workers, Cluster: o.node.Cluster, Failing: p.failing}
 	p.http = httpproxy.New(httpproxy.Options{
 		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
-		Filters: filters.Build, Env: env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
+		Filters: filters.Build, Env: p.env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
 	})
 	p.listeners = listener.New(listener.Options{
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
@@ -168,7 +168,7 @@ func (p *plane) Run(ctx context.Context) error {
 // could not be bound; everything else is in force. A change of endpoints alone
 // ends with the clusters. Apply is called by one goroutine.
 func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
-	p.secrets.Store(&s.Secrets)
+	p.snapshot.Store(s)
 	if err := p.clusters.Apply(ctx, s); err != nil {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
@@ -189,8 +189,8 @@ func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 }
 
 func (p *plane) secret(name string) *config.Secret {
-	if m := p.secrets.Load(); m != nil {
-		return (*m)[name]
+	if s := p.snapshot.Load(); s != nil {
+		return s.Secrets[name]
 	}
 	return nil
 }
@@ -201,17 +201,4 @@ func (p *plane) httpTerminal(_ *worker.Worker, l *config.Listener, c *config.Fil
 		p.log.Error("connection manager", "listener", l.Name, "error", err)
 	}
 	return t
-}
-
-// allSecrets are the secrets in force, by name.
-func (p *plane) allSecrets() []*config.Secret {
-	m := p.secrets.Load()
-	if m == nil {
-		return nil
-	}
-	var list []*config.Secret
-	for _, name := range slices.Sorted(maps.Keys(*m)) {
-		list = append(list, (*m)[name])
-	}
-	return list
 }

@@ -82,7 +82,7 @@ func run(ctx context.Context, h host, s settings) error {
 	}
 	defer pages()
 	start("configuration", p.client.Run)
-	if s.pod != nil {
+	if s.pod != nil && s.pod.source != nil {
 		start("identity", s.pod.source.Run)
 	}
 	select {
@@ -126,7 +126,9 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 		Changed: p.changed,
 	}
 	if p.pod != nil {
-		o.Secrets, o.NameTable = p.pod.source.Secrets(), p.pod.dns
+		if o.NameTable = p.pod.dns; p.pod.source != nil {
+			o.Secrets = p.pod.source.Secrets()
+		}
 		o.StaticFirst, o.Peer = true, p.pod.agent.Text("discoveryAddress")
 	}
 	return o
@@ -152,20 +154,15 @@ func (p *process) changed(f xdsclient.Facts) {
 	}
 }
 
-// drain is /drain_listeners: inbound listeners, or all, stop at once, or tell
-// their clients to go and stop after the drain time, or, with skipExit, never.
+// drain is /drain_listeners: inbound listeners, or all, tell their clients to go.
+// They stop at once, or when graceful after the drain time, or with skipExit never.
 // Outbound ones serve the application while inbound ones drain.
 func (p *process) drain(inboundOnly, graceful, skipExit bool) {
-	if skipExit && !graceful {
-		return // Envoy takes it, and does nothing
+	if err := p.plane.listeners.Drain(p.life, inboundOnly); err != nil {
+		p.log.Error("draining", "error", err)
 	}
-	if graceful {
-		if err := p.plane.listeners.Drain(p.life, inboundOnly); err != nil {
-			p.log.Error("draining", "error", err)
-		}
-		if skipExit {
-			return
-		}
+	if skipExit {
+		return
 	}
 	stop := func() {
 		if err := p.plane.listeners.Close(p.life, inboundOnly); err != nil && p.life.Err() == nil {

@@ -17,6 +17,7 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/internal/identity"
+	"sluice/internal/telemetry"
 	"sluice/listener"
 	"sluice/xdsclient"
 )
@@ -37,13 +38,13 @@ const (
 // agent's pages.
 type podSide struct {
 	agent  *identity.Agent
-	source *identity.Source
+	source *identity.Source // nil: an SDS server beside us has the certificates
 	ready  *admin.Readiness
 	dns    bool
 	drains struct{ minimum, termination time.Duration }
 	onZero bool        // EXIT_ON_ZERO_ACTIVE_CONNECTIONS
 	began  atomic.Bool // the preStop hook drained already
-	counts agentCounts
+	counts *agentMetrics
 }
 
 // serveSidecar is `proxy sidecar`: pilot-agent's command line in an injected pod.
@@ -84,7 +85,7 @@ func serveSidecar(ctx context.Context, h host, o agentFlags) error {
 		boot: boot, text: text, registry: registry, log: log, level: level, dial: dial, pod: pod,
 		plane: planeOptions{
 			workers: max(agent.Number("concurrency", 2), 1), drain: drain, flush: time.Second, maxConns: boot.MaxConnections, node: &boot.Node, runtime: boot.Runtime,
-			keep: keepStats(boot.StatsMatcher),
+			keep: keepStats(boot.StatsMatcher), tags: telemetry.NewTags(boot.StatsTags),
 		},
 		options: map[string]any{"concurrency": agent.Number("concurrency", 2), "drain_strategy": "Immediate", "drain_time": drain.String()},
 	})
@@ -102,7 +103,7 @@ func agentLevel(o agentFlags) string {
 
 // newPodSide prepares the identity and the way to istiod.
 func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclient.Dialer, error) {
-	p := &podSide{agent: a, ready: admin.NewReadiness(nil, "identity", "configuration"), counts: agentCounts{began: time.Now()}, dns: a.Env("ISTIO_META_DNS_CAPTURE") == "true"}
+	p := &podSide{agent: a, ready: admin.NewReadiness(nil, "identity", "configuration"), dns: a.Env("ISTIO_META_DNS_CAPTURE") == "true"}
 	var err error
 	if p.drains.termination, err = time.ParseDuration(a.Text("terminationDrainDuration")); err != nil {
 		return nil, nil, fmt.Errorf("ProxyConfig.terminationDrainDuration: %w", err)
@@ -139,7 +140,13 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 	if m := (identity.Files{Chain: certsDir + "cert-chain.pem", Key: certsDir + "key.pem", Root: certsDir + "root-cert.pem"}); exists(m.Chain, m.Key, m.Root) {
 		o.Mounted, o.CA = &m, nil
 	}
-	p.source = identity.NewSource(o)
+	if path := a.WorkloadSocket(); served(path) {
+		logf("certificates come from the SDS server at %s", path)
+		p.counts = newAgentMetrics(func() time.Time { return time.Time{} })
+	} else {
+		p.source = identity.NewSource(o)
+		p.counts = newAgentMetrics(p.source.Expiry)
+	}
 	return p, peer(discovery, "XDS_ROOT_CA").Dial, nil
 }
 
@@ -162,6 +169,24 @@ func rootOf(a *identity.Agent, variable string) string {
 	return rootFile
 }
 
+// served says that somebody listens at a socket.
+func served(path string) bool {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
+
+// identity says whether there is a certificate, or why not. With an SDS server the
+// configuration waits for it.
+func (s *podSide) identity() (ok bool, problem string) {
+	if s.source == nil {
+		return true, ""
+	}
+	return s.source.Certificate() != nil, s.source.Problem()
+}
+
 func exists(paths ...string) bool {
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
@@ -180,7 +205,7 @@ func (s *podSide) changed(f xdsclient.Facts) {
 	}
 	why := f.Missing()
 	if f.Problem != "" {
-		s.counts.connectionFailures.Add(1)
+		s.counts.connectionFailures.Inc()
 	}
 	if f.Problem != "" {
 		why += "; istiod: " + f.Problem
@@ -197,21 +222,24 @@ func (s *podSide) servePages(_ context.Context, p *process) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	app, err := admin.NewAppMetrics(s.agent.Env("ISTIO_PROMETHEUS_ANNOTATIONS"), func() { s.counts.scrapeFailures.Add(1) })
+	app, err := admin.NewAppMetrics(s.agent.Env("ISTIO_PROMETHEUS_ANNOTATIONS"), func() { s.counts.scrapeFailures.WithLabelValues("application").Inc() })
 	if err != nil {
 		return nil, err
 	}
 	status := &admin.Status{
 		Ready: s.ready, App: app, Probes: probes, Quit: p.quitNow,
 		Metrics: func(w io.Writer, _ string) error {
-			s.counts.scrapes.Add(1)
-			return admin.WritePrometheus(context.Background(), w, p.plane.metrics)
+			s.counts.scrapes.Inc()
+			if err := admin.WritePrometheus(context.Background(), w, p.plane.metrics, nil); err != nil {
+				return err
+			}
+			return s.counts.write(w)
 		},
 		Drain:     func() { s.began.Store(true); p.drain(true, true, true) },
 		NameTable: func() []byte { return nameTable(p.names.Load()) },
-		Identity:  func() (bool, string) { return s.source.Certificate() != nil, s.source.Problem() },
+		Identity:  s.identity,
 	}
-	p.plane.metrics.Global(s.metrics)
+	p.plane.metrics.Global(build)
 	port := s.agent.Number("statusPort", 15020)
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	if err != nil {

@@ -22,6 +22,7 @@ func (p *process) stats() {
 	p.plane.metrics.Global(p.serverStats)
 	p.plane.metrics.Global(p.plane.listenerStats)
 	p.plane.metrics.Global(p.controlStats)
+	p.plane.metrics.Global(p.runtimeStats)
 }
 
 // controlStats are the xDS client's.
@@ -37,7 +38,7 @@ func (p *process) controlStats(emit func(telemetry.Metric)) {
 		if strings.HasPrefix(name, "control_plane.") || strings.HasSuffix(name, "_active") || strings.HasSuffix(name, "_warming") || strings.HasSuffix(name, "_clusters") {
 			kind = telemetry.Gauge
 		}
-		m := telemetry.Metric{Name: name, Prom: "envoy_" + promName.Replace(name), Kind: kind, Value: v}
+		m := telemetry.Metric{Name: name, Prom: "envoy_" + promName.Replace(name), Kind: kind, Value: v, Used: kind == telemetry.Gauge}
 		if of, ok := strings.CutPrefix(name, "cluster."); ok { // where the data plane counts the same cluster
 			at := strings.LastIndexByte(of, '.')
 			if p.settings.plane.keep != nil && !p.settings.plane.keep(of[:at]) {
@@ -54,7 +55,7 @@ var promName = strings.NewReplacer(".", "_", "|", "_", ":", "_", "-", "_", ";", 
 
 func (p *process) serverStats(emit func(telemetry.Metric)) {
 	gauge := func(name string, v uint64) {
-		emit(telemetry.Metric{Name: name, Prom: "envoy_" + strings.ReplaceAll(name, ".", "_"), Kind: telemetry.Gauge, Value: v})
+		emit(telemetry.Metric{Name: name, Prom: "envoy_" + strings.ReplaceAll(name, ".", "_"), Kind: telemetry.Gauge, Value: v, Used: true})
 	}
 	state := p.state.Load()
 	gauge("server.state", uint64(state))
@@ -120,13 +121,13 @@ type emitter struct {
 // own is a statistic below the listener's name.
 func (e emitter) own(name string, v uint64, kind telemetry.Kind) {
 	e.emit(telemetry.Metric{Name: "listener." + e.prefix + "." + name, Prom: "envoy_listener_" + strings.ReplaceAll(name, ".", "_"),
-		Labels: []telemetry.Label{{Name: "envoy_listener_address", Value: e.prefix}}, Kind: kind, Value: v})
+		Labels: []telemetry.Label{{Name: "envoy_listener_address", Value: e.prefix}}, Kind: kind, Value: v, Used: kind == telemetry.Gauge})
 }
 
 // tagged is one that Prometheus sees with its last part as a label.
 func (e emitter) tagged(name, label, value string, v uint64) {
 	e.emit(telemetry.Metric{Name: "listener." + e.prefix + "." + name + "." + value, Prom: "envoy_listener_" + strings.ReplaceAll(name, ".", "_"),
-		Labels: []telemetry.Label{{Name: "envoy_listener_address", Value: e.prefix}, {Name: label, Value: value}}, Value: v})
+		Labels: []telemetry.Label{{Name: label, Value: value}, {Name: "envoy_listener_address", Value: e.prefix}}, Value: v})
 }
 
 // shared is one that all listeners count together.
@@ -161,8 +162,8 @@ func emitListener(emit func(telemetry.Metric), prefix string, worker int, n *lis
 
 // onWorker is a statistic of one worker; Prometheus has its number as a label.
 func (e emitter) onWorker(worker, name string, v uint64, kind telemetry.Kind) {
-	e.emit(telemetry.Metric{Name: "listener." + e.prefix + "." + worker + "." + name, Prom: "envoy_listener_worker_" + name, Kind: kind, Value: v,
-		Labels: []telemetry.Label{{Name: "envoy_listener_address", Value: e.prefix}, {Name: "envoy_worker_id", Value: strings.TrimPrefix(worker, "worker_")}}})
+	e.emit(telemetry.Metric{Name: "listener." + e.prefix + "." + worker + "." + name, Prom: "envoy_listener_worker_" + name, Kind: kind, Value: v, Used: kind == telemetry.Gauge,
+		Labels: []telemetry.Label{{Name: "envoy_worker_id", Value: strings.TrimPrefix(worker, "worker_")}, {Name: "envoy_listener_address", Value: e.prefix}}})
 }
 
 func (e emitter) tls(n *listener.Counters) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/internal/meshtest/netns"
+	"sluice/internal/meshtest/podapp"
 )
 
 // Sidecar says which data plane a pod has.
@@ -35,7 +36,7 @@ type Pod struct {
 	bed     *Bed
 	dir     string
 	sidecar *exec.Cmd
-	app     *app
+	app     *podapp.App
 }
 
 // AddPod makes the pod NAME (a, b or c of servicesYAML) and waits until it is ready.
@@ -171,7 +172,7 @@ func (p *Pod) Stop() {
 		p.sidecar = nil
 	}
 	if p.app != nil {
-		p.app.stop()
+		p.app.Stop()
 	}
 	_ = os.RemoveAll(filepath.Join("/etc/netns", p.Namespace.Name))
 }

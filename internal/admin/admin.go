@@ -8,9 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -40,13 +38,14 @@ type Admin struct {
 	Began   time.Time
 	State   func() State
 	Metrics *telemetry.Registry
-	// Clusters, Listeners, Certs and InitDump write a page each, text or JSON as
-	// asked; ConfigDump answers the query of one.
-	Clusters   func(ctx context.Context, w io.Writer, asJSON bool) error
-	Listeners  func(ctx context.Context, w io.Writer, asJSON bool) error
+	// Clusters, Listeners, Certs, InitDump and Runtime write a page each, text or JSON as the
+	// query asks; ConfigDump answers the query of one.
+	Clusters   func(ctx context.Context, w io.Writer, q url.Values) error
+	Listeners  func(ctx context.Context, w io.Writer, q url.Values) error
 	ConfigDump func(ctx context.Context, q url.Values) (body []byte, status int)
 	Certs      func(w io.Writer) error
 	InitDump   func(w io.Writer) error
+	Runtime    func(w io.Writer) error
 	// Options are the command line's, for server_info; Node is the node as JSON.
 	Options map[string]any
 	Node    json.RawMessage
@@ -55,6 +54,8 @@ type Admin struct {
 	// time, or with skipExit never.
 	Drain func(inboundOnly, graceful, skipExit bool)
 	Quit  func()
+	// ReopenLogs opens the access logs anew, after a rotation.
+	ReopenLogs func() error
 
 	failed atomic.Bool // healthcheck/fail
 }
@@ -102,6 +103,9 @@ func (a *Admin) Handler() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Type", plainText)
 		h.Set("Transfer-Encoding", "chunked")
+		if r.Method == http.MethodHead {
+			h["transfer-encoding"] = []string{"chunked"} // net/http drops the usual spelling from what has no body
+		}
 		mux.ServeHTTP(w, r)
 	})
 }
@@ -120,9 +124,15 @@ func (a *Admin) pages() []page {
 		{"/certs", "print certificates", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error { return a.Certs(w) }, true)},
 		{"/clusters", "upstream cluster status", false, a.either(a.Clusters)},
 		{"/config_dump", "dump current configuration", false, a.configDump},
+		{"/cpuprofiler", "enable or disable the CPU profiler", true, noProfiler},
 		{"/drain_listeners", "drain listeners", true, a.drain},
 		{"/healthcheck/fail", "cause the server to fail health checks", true, a.health(true)},
 		{"/healthcheck/ok", "cause the server to pass health checks", true, a.health(false)},
+		{"/heapprofiler", "enable or disable the heap profiler", true, noProfiler},
+		{"/hot_restart_version", "print the hot restart compatibility version", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error {
+			_, err := io.WriteString(w, "disabled")
+			return err
+		}, false)},
 		{"/init_dump", "dump what the server still waits for", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error { return a.InitDump(w) }, true)},
 		{"/listeners", "print listener info", false, a.either(a.Listeners)},
 		{"/logging", "query or change logging levels", true, a.Logging.serve},
@@ -132,14 +142,36 @@ func (a *Admin) pages() []page {
 			a.Quit()
 		}},
 		{"/ready", "print server state, return 200 if LIVE, otherwise 503", false, a.ready},
-		{"/runtime", "print runtime values", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error {
-			_, err := io.WriteString(w, "{\"layers\":[],\"entries\":{}}\n")
+		{"/reopen_logs", "reopen access logs", true, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error {
+			if err := a.ReopenLogs(); err != nil {
+				return err
+			}
+			_, err := io.WriteString(w, "OK\n")
 			return err
-		}, true)},
+		}, false)},
+		{"/reset_counters", "reset all counters to zero", true, a.resetCounters},
+		{"/runtime", "print runtime values", false, a.writes(func(_ context.Context, w io.Writer, _ *http.Request) error { return a.Runtime(w) }, true)},
+		{"/runtime_modify", "add or change runtime values", true, modifyRuntime},
 		{"/server_info", "print server version and status", false, a.serverInfo},
 		{"/stats", "print server stats", false, a.stats},
 		{"/stats/prometheus", "print server stats in Prometheus format", false, a.prometheus},
 	}
+}
+
+// noProfiler answers where Envoy's profilers would be.
+func noProfiler(w http.ResponseWriter, _ *http.Request) {
+	refuse(w, http.StatusNotImplemented, "Profiles are at /debug/pprof/ of the status port.\n")
+}
+
+// modifyRuntime changes nothing, since no admin layer is supported: values come
+// from static layers only.
+func modifyRuntime(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawQuery == "" {
+		refuse(w, http.StatusBadRequest, "usage: /runtime_modify?key1=value1&key2=value2&keyN=valueN\n"+
+			"       or send the parameters as form values\nuse an empty value to remove a previously added override")
+		return
+	}
+	refuse(w, http.StatusServiceUnavailable, "No admin layer specified")
 }
 
 func postOnly(h http.HandlerFunc) http.HandlerFunc {
@@ -163,10 +195,10 @@ func (a *Admin) writes(f func(context.Context, io.Writer, *http.Request) error, 
 	}
 }
 
-func (a *Admin) either(f func(context.Context, io.Writer, bool) error) http.HandlerFunc {
+func (a *Admin) either(f func(context.Context, io.Writer, url.Values) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		asJSON := r.URL.Query().Get("format") == "json"
-		a.writes(func(ctx context.Context, w io.Writer, _ *http.Request) error { return f(ctx, w, asJSON) }, asJSON)(w, r)
+		q := query(r)
+		a.writes(func(ctx context.Context, w io.Writer, _ *http.Request) error { return f(ctx, w, q) }, q.Get("format") == "json")(w, r)
 	}
 }
 
@@ -186,16 +218,18 @@ func (a *Admin) health(failed bool) http.HandlerFunc {
 }
 
 func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
+	q := query(r)
 	a.Drain(q.Has("inboundonly"), q.Has("graceful"), q.Has("skip_exit"))
 	_, _ = io.WriteString(w, "OK\n")
 }
 
 func (a *Admin) configDump(w http.ResponseWriter, r *http.Request) {
-	body, status := a.ConfigDump(r.Context(), r.URL.Query())
-	w.Header().Set("Content-Type", "text/plain")
+	body, status := a.ConfigDump(r.Context(), query(r))
 	if status == http.StatusOK {
 		w.Header().Set("Content-Type", "application/json")
+	} else {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Add("X-Content-Type-Options", "nosniff") // twice, as Envoy sends it
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
@@ -253,66 +287,4 @@ td{padding:.15rem 1rem .15rem 0;vertical-align:top}form{display:inline}button{fo
 		fmt.Fprintf(w, "<tr><td>%s<td>%s\n", link, html.EscapeString(p.help))
 	}
 	_, _ = io.WriteString(w, "</table>\n")
-}
-
-// stats prints Envoy's text or JSON form.
-func (a *Admin) stats(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	filter := regexp.MustCompile("")
-	if f := q.Get("filter"); f != "" {
-		var err error
-		if filter, err = regexp.Compile(f); err != nil {
-			refuse(w, http.StatusBadRequest, "Invalid re2 regex: "+err.Error())
-			return
-		}
-	}
-	if q.Get("format") == "prometheus" {
-		a.prometheus(w, r)
-		return
-	}
-	list := slices.DeleteFunc(a.Metrics.Gather(r.Context()), func(m telemetry.Metric) bool {
-		return m.Name == "" || !filter.MatchString(m.Name) || q.Has("usedonly") && m.Value == 0 && m.Kind != telemetry.Histogram
-	})
-	switch q.Get("format") {
-	case "", "text", "json", "html", "active-html":
-	default:
-		refuse(w, http.StatusBadRequest, "usage: /stats?format=(html|active-html|json|prometheus|text)\n\n")
-		return
-	}
-	if q.Get("format") == "json" {
-		statsJSON(w, list)
-		return
-	}
-	for _, m := range list {
-		if m.Kind == telemetry.Histogram {
-			fmt.Fprintf(w, "%s: %s\n", m.Name, summary(&m))
-		} else {
-			fmt.Fprintf(w, "%s: %d\n", m.Name, m.Value)
-		}
-	}
-}
-
-func summary(m *telemetry.Metric) string {
-	if m.Value == 0 {
-		return "No recorded values"
-	}
-	return fmt.Sprintf("count %d, sum %g", m.Value, m.Sum)
-}
-
-func statsJSON(w http.ResponseWriter, list []telemetry.Metric) {
-	type stat struct {
-		Name  string `json:"name"`
-		Value uint64 `json:"value"`
-	}
-	out := struct {
-		Stats []stat `json:"stats"`
-	}{Stats: []stat{}}
-	for _, m := range list {
-		if m.Kind != telemetry.Histogram {
-			out.Stats = append(out.Stats, stat{m.Name, m.Value})
-		}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	text, _ := json.Marshal(out) // strings and numbers: can't fail
-	_, _ = w.Write(text)
 }

@@ -30,10 +30,13 @@ func newPages() *pages {
 	metrics := &telemetry.Registry{}
 	metrics.Global(func(emit func(telemetry.Metric)) {
 		emit(telemetry.Metric{Name: "server.one", Prom: "envoy_server_one", Value: 1})
-		emit(telemetry.Metric{Name: "cluster.a.zero", Prom: "envoy_cluster_zero", Value: 0})
+		emit(telemetry.Metric{Name: "cluster.a.zero", Prom: "envoy_cluster_zero", Labels: []telemetry.Label{{Name: "envoy_cluster_name", Value: "a\"b"}}, Value: 0})
+		emit(telemetry.Metric{Name: "http.in;.open", Prom: "envoy_http_open", Kind: telemetry.Gauge, Used: true})
+		emit(telemetry.Metric{Name: "http.in;.unused", Prom: "envoy_http_unused", Kind: telemetry.Gauge})
+		emit(telemetry.Metric{Name: "took", Prom: "took", Kind: telemetry.Histogram, Value: 2, Sum: 1.5, Buckets: []uint64{1, 2}})
 	})
-	write := func(_ context.Context, w io.Writer, asJSON bool) error {
-		_, err := io.WriteString(w, map[bool]string{true: `{"json":1}`, false: "text"}[asJSON])
+	write := func(_ context.Context, w io.Writer, q url.Values) error {
+		_, err := io.WriteString(w, map[bool]string{true: `{"json":1}`, false: "text"}[q.Get("format") == "json"])
 		return err
 	}
 	a := &admin.Admin{
@@ -45,7 +48,7 @@ func newPages() *pages {
 			}
 			return []byte(`{}`), http.StatusOK
 		},
-		Certs: func(w io.Writer) error { return nil }, InitDump: func(w io.Writer) error { return nil },
+		Certs: func(w io.Writer) error { return nil }, InitDump: func(w io.Writer) error { return nil }, Runtime: func(w io.Writer) error { return nil },
 		Node: json.RawMessage(`{"id":"n"}`), Logging: &admin.Logging{Level: &p.level},
 		Drain: func(inbound, graceful, skip bool) {
 			p.drained = append(p.drained, strings.Trim(strings.Join([]string{
@@ -125,12 +128,23 @@ func TestPagesInBothForms(t *testing.T) {
 		{"/clusters", 200, "text/plain", "text"},
 		{"/clusters?format=json", 200, "application/json", `{"json":1}`},
 		{"/listeners", 200, "text/plain", "text"},
-		{"/stats", 200, "text/plain", "cluster.a.zero: 0\nserver.one: 1\n"},
+		{"/stats", 200, "text/plain", "cluster.a.zero: 0\nhttp.in;.open: 0\nhttp.in;.unused: 0\nserver.one: 1\ntook: count 2, sum 1.5\n"},
+		{"/stats?filter=in;&usedonly", 200, "text/plain", "http.in;.open: 0\n"},
+		{"/stats?type=Gauges", 200, "text/plain", "http.in;.open: 0\nhttp.in;.unused: 0\n"},
+		{"/stats?type=Counters&usedonly", 200, "text/plain", "server.one: 1\n"},
+		{"/stats?type=Nonsense", 400, "text/plain", "invalid &type= param"},
+		{"/stats?filter=[", 400, "text/plain", "Invalid re2 regex: missing ]: ["},
+		{"/stats?filter=*", 400, "text/plain", "Invalid re2 regex: no argument for repetition operator: *"},
 		{"/stats?usedonly&filter=^server", 200, "text/plain", "server.one: 1\n"},
 		{"/stats?filter=(", 400, "text/plain", "Invalid re2 regex"},
 		{"/stats?format=json&filter=one", 200, "application/json", `{"stats":[{"name":"server.one","value":1}]}`},
 		{"/stats?format=none", 400, "text/plain", "usage"},
-		{"/stats/prometheus", 200, "text/plain", "envoy_server_one 1"},
+		{"/stats/prometheus", 200, "text/plain", "# TYPE envoy_server_one counter\nenvoy_server_one{} 1\n"},
+		{"/stats/prometheus?filter=zero", 200, "text/plain", "# TYPE envoy_cluster_zero counter\nenvoy_cluster_zero{envoy_cluster_name=\"a\\\"b\"} 0\n"},
+		{"/stats/prometheus?filter=took", 200, "text/plain", "# TYPE took histogram\ntook_bucket{le=\"0.5\"} 1\ntook_bucket{le=\"1\"} 2\ntook_bucket{le=\"+Inf\"} 2\ntook_sum{} 1.5\ntook_count{} 2\n"},
+		{"/stats?format=prometheus&filter=took&histogram_buckets=summary", 200, "text/plain", "# TYPE took summary\ntook_sum{} 1.5\ntook_count{} 2\n"},
+		{"/stats/prometheus?filter=[", 400, "text/plain", "Invalid re2 regex: missing ]: ["},
+		{"/hot_restart_version", 200, "text/plain", "disabled"},
 		{"/config_dump", 200, "application/json", "{}"},
 		{"/config_dump?resource=nothing", 404, "text/plain", "nothing not found in config dump"},
 		{"/server_info", 200, "application/json", `"state": "LIVE"`},
@@ -145,6 +159,16 @@ func TestPagesInBothForms(t *testing.T) {
 		if h.Get("Cache-Control") != "no-cache, max-age=0" || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: headers %v", x.path, h)
 		}
+	}
+}
+
+func TestResetPutsCountersToZeroAndLeavesGauges(t *testing.T) {
+	p := newPages()
+	if code, body, _ := p.do(http.MethodPost, "/reset_counters"); code != 200 || body != "OK\n" {
+		t.Fatalf("%d %q", code, body)
+	}
+	if _, body, _ := p.do(http.MethodGet, "/stats?usedonly"); body != "http.in;.open: 0\nserver.one: 0\ntook: count 2, sum 1.5\n" {
+		t.Errorf("%q", body)
 	}
 }
 

@@ -49,7 +49,7 @@ func levelName(l slog.Level) string {
 }
 
 func (l *Logging) serve(w http.ResponseWriter, r *http.Request) {
-	for name, values := range r.URL.Query() {
+	for name, values := range query(r) {
 		value := values[0]
 		if name == "paths" {
 			for pair := range strings.SplitSeq(value, ",") {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"regexp"
 	"time"
 )
 
@@ -32,6 +33,7 @@ type Bootstrap struct {
 	Node              Node
 	Admin             netip.AddrPort // invalid: none
 	AdminPipe         string
+	AdminLogs         []*AccessLog
 	ADS               *ADS // nil: static only
 	Static            Snapshot
 	StatsMatcher      *StatsMatcher
@@ -42,9 +44,18 @@ type Bootstrap struct {
 	DrainTime         time.Duration
 	HeaderPrefix      string // "x-envoy" when absent
 	DefaultTLSCurves  []string
-	Runtime           Struct
+	RuntimeLayers     []RuntimeLayer // in order; later ones win
+	Runtime           Struct         // their merged values, by flat key
 	ClusterManagerBuf uint32
 	DisableExtensions []string
+}
+
+// RuntimeLayer is one layer of runtime values, by flat key ("a.b"): a number, bool or
+// string, or a Struct of numerator and denominator for a fraction. Of a layer that
+// isn't static only the name is known.
+type RuntimeLayer struct {
+	Name   string
+	Values Struct
 }
 
 // StatsMatcher says which Envoy-named statistics exist. Include true: only
@@ -55,8 +66,12 @@ type StatsMatcher struct {
 	Patterns  []StringMatch
 }
 
-// StatsTag extracts a label from a stat's name.
-type StatsTag struct{ Name, Regex, Fixed string }
+// StatsTag extracts a label from a stat's name, or adds one.
+type StatsTag struct {
+	Name  string
+	Regex *regexp.Regexp // nil: every stat has the label, with the value Fixed
+	Fixed string
+}
 
 // HistogramBuckets overrides the buckets of histograms that match.
 type HistogramBuckets struct {

@@ -154,7 +154,8 @@ type TCPProxy struct {
 	MaxConnectAttempts     int // 1 when absent
 	HashSourceIP           bool
 	AccessLogs             []*AccessLog
-	AccessLogOnStart       bool // flush_access_log_on_connected
+	AccessLogOnStart       bool // flush_access_log_on_start
+	AccessLogOnConnected   bool // flush_access_log_on_connected
 	TunnelHost             *Format
 	TunnelPost             bool
 	TunnelPath             string
@@ -256,8 +257,9 @@ type HTTPConnectionManager struct {
 	Filters              []HTTPFilter // in order; the router is implied last
 	Router               Router
 	AccessLogs           []*AccessLog
-	AccessLogInterval    time.Duration
+	AccessLogInterval    time.Duration // between records of a request that goes on; 0: none
 	AccessLogOnNew       bool
+	AccessLogOnTunnel    bool     // a record when an upgrade or CONNECT is accepted
 	Tracing              *Tracing // nil: off
 	ServerName           string   // "envoy" when absent
 	ServerHeader         ServerHeader

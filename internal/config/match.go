@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -78,4 +79,53 @@ func (p Prefixes) Contains(a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// MetadataMatch matches dynamic metadata of the request.
+type MetadataMatch struct {
+	Namespace string
+	Path      []string
+	Value     *ValueMatch
+	Invert    bool
+}
+
+// Match reports whether metadata fits.
+func (m *MetadataMatch) Match(md Metadata) bool {
+	v, ok := md.Lookup(m.Namespace, m.Path...)
+	return (ok && m.Value != nil && m.Value.Match(v)) != m.Invert
+}
+
+// ValueMatch is Envoy's ValueMatcher: one member is set.
+type ValueMatch struct {
+	Null    bool
+	Number  *[2]float64 // [start, end); the end of an exact one is the next number
+	String  *StringMatch
+	Bool    *bool
+	Present *bool
+	List    *ValueMatch // one_of
+	Or      []ValueMatch
+}
+
+// Match reports whether a value that is there fits. One that isn't there fits
+// nothing, and Present false fits nothing at all: so does Envoy.
+func (m *ValueMatch) Match(v Value) bool {
+	switch {
+	case m.Present != nil:
+		return *m.Present
+	case m.Null:
+		return v == nil
+	case m.Number != nil:
+		n, ok := v.(float64)
+		return ok && n >= m.Number[0] && n < m.Number[1]
+	case m.String != nil:
+		s, ok := v.(string)
+		return ok && m.String.Match(s)
+	case m.Bool != nil:
+		b, ok := v.(bool)
+		return ok && b == *m.Bool
+	case m.List != nil:
+		l, _ := v.(List)
+		return slices.ContainsFunc(l, m.List.Match)
+	}
+	return slices.ContainsFunc(m.Or, func(o ValueMatch) bool { return o.Match(v) })
 }

@@ -117,25 +117,6 @@ type CookieMatch struct {
 	Invert bool
 }
 
-// MetadataMatch matches dynamic metadata of the request.
-type MetadataMatch struct {
-	Namespace string
-	Path      []string
-	Value     *ValueMatch
-	Invert    bool
-}
-
-// ValueMatch is Envoy's ValueMatcher: one member is set.
-type ValueMatch struct {
-	Null    bool
-	Number  *[2]float64 // [start, end); equal for exact
-	String  *StringMatch
-	Bool    *bool
-	Present *bool
-	List    *ValueMatch // one_of
-	Or      []ValueMatch
-}
-
 // RouteAction sends the request to a cluster.
 type RouteAction struct {
 	Cluster            string

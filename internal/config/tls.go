@@ -70,6 +70,7 @@ type Validation struct {
 	Ref            SecretRef // SDS part (combined or alone)
 	Roots          *x509.CertPool
 	RootsPEM       []byte
+	RootsPath      string // the file they came from; "" for none
 	SystemRoots    bool
 	SANs           []SANMatch // any must match; none: not checked
 	SPKI           [][32]byte
@@ -105,6 +106,7 @@ type Secret struct {
 	Meta
 	Certificate *tls.Certificate // Leaf parsed
 	ChainPEM    []byte
+	ChainPath   string // the file the chain came from; "" for none
 	Validation  *Validation
 	TicketKeys  [][]byte
 	Generic     []byte

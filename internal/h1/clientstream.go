@@ -16,7 +16,8 @@ func (t *clientStream) SendHead(h *httpmsg.Head, end bool) {
 	c.headOnly, c.connect = string(method) == "HEAD", string(method) == "CONNECT"
 	c.upgrade = h.Has(httpmsg.Upgrade) && hasToken(h.Get(httpmsg.Connection), "upgrade")
 	b := c.appendRequestLine(c.conn.Grab(), h)
-	b = appendFields(b, h, c.opts, httpmsg.Host)
+	fields := len(b)
+	b = appendFields(c.appendHost(b, h), h, c.opts, httpmsg.Host)
 	switch {
 	case (c.connect || c.upgrade) && !end:
 		c.out = asRaw
@@ -32,6 +33,7 @@ func (t *clientStream) SendHead(h *httpmsg.Head, end bool) {
 		c.out = asChunks
 		b = appendLine(b, c.opts.proper(h), "transfer-encoding", "chunked")
 	}
+	h.SetWireSize(len(b) - fields)
 	c.conn.Put(append(b, '\r', '\n'))
 	if end {
 		c.finishRequest()
@@ -47,7 +49,7 @@ func bodiless(method []byte) bool {
 	return false
 }
 
-// appendRequestLine writes the request line and Host.
+// appendRequestLine writes the request line.
 func (c *Client) appendRequestLine(b []byte, h *httpmsg.Head) []byte {
 	b = append(append(b, h.Method()...), ' ')
 	switch {
@@ -64,7 +66,11 @@ func (c *Client) appendRequestLine(b []byte, h *httpmsg.Head) []byte {
 	default:
 		b = append(b, h.Path()...)
 	}
-	b = append(b, " HTTP/1.1\r\n"...)
+	return append(b, " HTTP/1.1\r\n"...)
+}
+
+// appendHost writes the authority as Host.
+func (c *Client) appendHost(b []byte, h *httpmsg.Head) []byte {
 	if !h.HasAuthority() {
 		return b
 	}

@@ -6,6 +6,10 @@ import (
 	"sluice/internal/httpmsg"
 )
 
+// fieldFrame is what Envoy counts for the punctuation of a received field, and for
+// a head that has none.
+const fieldFrame = 3
+
 // section parses the field lines of a head or of trailers, as they arrive.
 type section struct {
 	h       *httpmsg.Head
@@ -21,39 +25,60 @@ type section struct {
 func (s *section) fields(b []byte) (n int, done bool, f fault) {
 	for n < len(b) {
 		line := b[n:]
-		if line[0] == '\r' {
-			if len(line) < 2 {
-				return n, false, noFault
-			}
-			if line[1] != '\n' {
-				return n, false, codecError
-			}
-			return n + 2, true, noFault
+		switch {
+		case line[0] == '\n':
+			return n + 1, true, s.whole()
+		case line[0] == '\r' && len(line) < 2:
+			return n, false, noFault
+		case line[0] == '\r' && line[1] == '\n':
+			return n + 2, true, s.whole()
 		}
 		name := spanOf(line, isToken)
 		if name == len(line) {
 			return n, false, s.tooLong(name)
 		}
 		if name == 0 || line[name] != ':' {
-			return n, false, codecError // also a folded line, and a space before the colon
+			return n, false, codecError // also a space before the colon, a folded line behind none, a bare CR
 		}
-		end, f := fastEnd(line, max(name+1, s.scanned))
+		end, next, f := fieldEnd(line, max(name+1, s.scanned))
 		if f != noFault {
 			return n, false, f
 		}
-		if end < 0 {
-			if s.scanned = max(name+1, len(line)-1); line[len(line)-1] != '\r' {
-				s.scanned = len(line)
-			}
+		if next == 0 {
+			s.scanned = end
 			return n, false, s.tooLong(len(line))
 		}
 		s.scanned = 0
-		if f := s.add(line[:end+2], name); f != noFault {
+		if f := s.add(usual(line[:end], line[:next], name), name); f != noFault {
 			return n, false, f
 		}
-		n += end + 2
+		n += next
 	}
 	return n, false, noFault
+}
+
+// whole ends the section.
+func (s *section) whole() fault {
+	if s.h.WireSize() == 0 {
+		s.h.SetWireSize(fieldFrame)
+	}
+	return noFault
+}
+
+// usual gives a line the form that a writer uses: on one line, with CRLF. text is
+// the line without its end, and nothing but the end of a line or a fold has a LF.
+// An unfolded value keeps the white space that folded it, as in Envoy.
+func usual(text, line []byte, name int) []byte {
+	if len(line)-len(text) == 2 && bytes.IndexByte(text[name:], '\n') < 0 {
+		return line
+	}
+	b := make([]byte, 0, len(text)+2)
+	for _, c := range text {
+		if c != '\r' && c != '\n' {
+			b = append(b, c)
+		}
+	}
+	return append(b, '\r', '\n')
 }
 
 func (s *section) tooLong(line int) fault {
@@ -75,7 +100,8 @@ func (s *section) add(line []byte, n int) fault {
 	if h.Size()+len(name)+len(value) > s.o.maxBytes(s.request) {
 		return headersTooLarge
 	}
-	if s.o.Underscores != UnderscoresAllow && s.request && bytes.IndexByte(name, '_') >= 0 {
+	h.SetWireSize(h.WireSize() + n + len(value) + fieldFrame)
+	if s.o.Underscores != httpmsg.UnderscoresAllow && s.request && bytes.IndexByte(name, '_') >= 0 {
 		return s.underscore()
 	}
 	if s.request && !s.trailer && len(name) == 4 && httpmsg.EqualFold(name, "host") {
@@ -106,7 +132,7 @@ func (s *section) full() bool {
 
 func (s *section) underscore() fault {
 	c := s.o.Counters
-	if s.o.Underscores == UnderscoresReject {
+	if s.o.Underscores == httpmsg.UnderscoresReject {
 		if c != nil {
 			c.RequestsRejectedWithUnderscoresInNames++
 		}

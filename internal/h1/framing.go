@@ -45,8 +45,8 @@ func frame(h *httpmsg.Head, o *Options, request, none bool) (framing, fault) {
 			r.kind = finished
 		}
 	case te:
-		if count(h, httpmsg.ContentLength) > 1 || request && h.Major == 1 && h.Minor == 0 {
-			return r, codecError // one that came through an HTTP/1.0 proxy has no chunks
+		if count(h, httpmsg.ContentLength) > 1 {
+			return r, codecError
 		}
 		chunked := count(h, httpmsg.TransferEncoding) == 1 && httpmsg.EqualFold(h.Get(httpmsg.TransferEncoding), "chunked")
 		if cl && (!o.AllowChunkedLength || !chunked) {
@@ -117,17 +117,17 @@ func chunkSize(b []byte) (size uint64, ext, n int, f fault) {
 	if i == 0 || b[i] != ';' && b[i] != '\r' {
 		return 0, 0, 0, codecError
 	}
-	end, f := lineEnd(b, i)
+	end, next, f := lineEnd(b, i)
 	if f != noFault {
 		return 0, 0, 0, codecError
 	}
-	if end < 0 && len(b) <= maxChunkLine {
+	if next == 0 && len(b) <= maxChunkLine {
 		return 0, 0, 0, noFault
 	}
-	if end < 0 || end > maxChunkLine {
+	if next != end+2 || end > maxChunkLine { // unlike that of a head, its line needs a CR
 		return 0, 0, 0, codecError
 	}
-	return size, end - i, end + 2, noFault
+	return size, end - i, next, noFault
 }
 
 func hex(c byte) byte {

@@ -9,16 +9,6 @@ package h1
 
 import "sluice/internal/httpmsg"
 
-// Underscores says what happens to field names with an underscore.
-type Underscores uint8
-
-// The actions of headers_with_underscores_action.
-const (
-	UnderscoresAllow Underscores = iota
-	UnderscoresReject
-	UnderscoresDrop
-)
-
 // Options are the settings of an engine, shared by many and never changed. The
 // zero value is Envoy's default but for AllowAbsoluteURL.
 type Options struct {
@@ -36,7 +26,7 @@ type Options struct {
 	PreserveCase       bool // what is read is written on with its names as received
 	PreserveElseProper bool // with PreserveCase: names we add get capitals
 	ForwardReason      bool // with PreserveCase: keep the reason phrase
-	Underscores        Underscores
+	Underscores        httpmsg.Underscores
 	AutoContinue       bool                    // server: answer Expect: 100-continue and delete it
 	IgnoreUpgrade      func(value []byte) bool // nil, or says which Upgrade values are dropped
 	Pool               *httpmsg.Pool           // the worker's; nil makes one per engine

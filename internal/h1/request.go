@@ -22,11 +22,11 @@ func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f f
 		}
 		return 0, codecError
 	}
-	end, f := lineEnd(b, max(m, scanned))
+	end, next, f := lineEnd(b, max(m, scanned))
 	if f != noFault {
 		return 0, f
 	}
-	if end < 0 {
+	if next == 0 {
 		if len(b) > o.maxBytes(true) {
 			return 0, headersTooLarge
 		}
@@ -36,7 +36,7 @@ func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f f
 		return 0, headersTooLarge
 	}
 	target, version := cutSpace(httpmsg.TrimSpace(b[m:end]))
-	if f := setVersion(version, h, o); f != noFault {
+	if f := setVersion(version, h); f != noFault {
 		return 0, f
 	}
 	if len(target) == 0 || spanOf(target, isTarget) != len(target) {
@@ -46,7 +46,10 @@ func requestLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f f
 	if f := setTarget(target, h, o); f != noFault {
 		return 0, f
 	}
-	return end + 2, noFault
+	if (h.Major != 1 || h.Minor != 1) && !o.AcceptHTTP10 {
+		return 0, lowVersion
+	}
+	return next, noFault
 }
 
 // cutSpace cuts b at its first run of spaces and tabs.
@@ -61,18 +64,15 @@ func cutSpace(b []byte) (first, rest []byte) {
 
 // setVersion takes HTTP/d.d, or none for HTTP/0.9. Envoy counts all but 1.1 as
 // 1.0.
-func setVersion(v []byte, h *httpmsg.Head, o *Options) fault {
+func setVersion(v []byte, h *httpmsg.Head) fault {
 	if len(v) == 0 {
 		h.Major, h.Minor = 0, 9
-	} else {
-		if len(v) != 8 || string(v[:5]) != "HTTP/" || v[6] != '.' || v[5]-'0' > 9 || v[7]-'0' > 9 {
-			return codecError
-		}
-		h.Major, h.Minor = v[5]-'0', v[7]-'0'
+		return noFault
 	}
-	if (h.Major != 1 || h.Minor != 1) && !o.AcceptHTTP10 {
-		return lowVersion
+	if len(v) != 8 || string(v[:5]) != "HTTP/" || v[6] != '.' || v[5]-'0' > 9 || v[7]-'0' > 9 {
+		return codecError
 	}
+	h.Major, h.Minor = v[5]-'0', v[7]-'0'
 	return noFault
 }
 

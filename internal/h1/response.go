@@ -9,11 +9,11 @@ func statusLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f fa
 	if k := min(len(b), len(version)); string(b[:k]) != version[:k] {
 		return 0, codecError
 	}
-	end, f := lineEnd(b, scanned)
+	end, next, f := lineEnd(b, scanned)
 	if f != noFault {
 		return 0, f
 	}
-	if end < 0 {
+	if next == 0 {
 		if len(b) > o.maxBytes(false) {
 			return 0, headersTooLarge
 		}
@@ -40,5 +40,5 @@ func statusLine(b []byte, scanned int, h *httpmsg.Head, o *Options) (n int, f fa
 	if o.ForwardReason {
 		h.SetReason(reason)
 	}
-	return end + 2, noFault
+	return next, noFault
 }

@@ -67,41 +67,57 @@ func control(b []byte) int {
 	return i
 }
 
-// lineEnd gives the index of the CR of a CRLF that ends the text starting at
-// b[from]: n < 0 when b ends before it. Tabs pass; any other control byte, a
-// bare CR and a bare LF are faults.
-func lineEnd(b []byte, from int) (n int, f fault) {
+// lineEnd finds the CRLF, or the bare LF that RFC 9112 section 2.2 lets stand for
+// it, which ends the text starting at b[from]: end is where the text ends, next
+// where the next line begins. next is 0 when b ends before, and then end is where
+// to look on. Tabs pass; a bare CR and any other control byte are faults.
+func lineEnd(b []byte, from int) (end, next int, f fault) {
 	for i := from; ; i++ {
 		i += control(b[i:])
 		if i >= len(b) {
-			return -1, noFault
+			return i, 0, noFault
 		}
 		switch b[i] {
 		case '\t':
 		case '\r':
 			if i+1 == len(b) {
-				return -1, noFault
+				return i, 0, noFault
 			}
 			if b[i+1] != '\n' {
-				return 0, codecError
+				return 0, 0, codecError
 			}
-			return i, noFault
+			return i, i + 2, noFault
 		case '\n':
-			return 0, codecError
+			return i, i + 1, noFault
 		default:
-			return 0, invalidCharacters
+			return 0, 0, invalidCharacters
 		}
 	}
 }
 
-// fastEnd is lineEnd for the usual line, which has no tab.
-func fastEnd(b []byte, from int) (n int, f fault) {
-	i := from + control(b[from:])
-	if i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n' {
-		return i, noFault
+// fieldEnd is lineEnd for a field line and the lines folded behind it (RFC 9112
+// section 5.2). Whether one more is folded shows with the byte behind: before it
+// came next is 0.
+func fieldEnd(b []byte, from int) (end, next int, f fault) {
+	if i := from + control(b[from:]); i+2 < len(b) && b[i] == '\r' && b[i+1] == '\n' && !folds(b[i+2]) {
+		return i, i + 2, noFault // the usual line
 	}
-	return lineEnd(b, i)
+	for {
+		if end, next, f = lineEnd(b, from); f != noFault || next == 0 {
+			return end, 0, f
+		}
+		if next == len(b) {
+			return end, 0, noFault
+		}
+		if !folds(b[next]) {
+			return end, next, noFault
+		}
+		from = next
+	}
 }
+
+// folds reports whether a line that begins with c goes on with the one before.
+func folds(c byte) bool { return c == ' ' || c == '\t' }
 
 // nextToken cuts the first element off a comma-separated list.
 func nextToken(list []byte) (token, rest []byte) {

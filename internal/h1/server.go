@@ -33,6 +33,7 @@ type Server struct {
 	chunked  bool // the request is
 	paused   bool // by the receiver
 	waiting  bool // for the response, with bytes behind the request
+	ahead    bool // bytes behind an upgrade request were left unconsumed
 	stopped  bool // PauseRead is in force
 	high     bool // Buffered went over HighWater
 	full     bool // answers wait for the kernel: the next request is not looked at
@@ -81,7 +82,12 @@ func (s *Server) step(b []byte) (int, fault) {
 		return s.start(b)
 	case inHead, inTrailers:
 		return s.fields(b)
-	case finished, awaiting:
+	case awaiting:
+		// Reading on, up to a bound, shows when the client leaves.
+		s.ahead, s.waiting = true, len(b) >= httpmsg.HighWater
+		s.setReading()
+		return 0, noFault
+	case finished:
 		s.waiting = true
 		s.setReading()
 		return 0, noFault
@@ -163,7 +169,10 @@ func (s *Server) request() fault {
 	if f != noFault {
 		return f
 	}
-	if s.chunked = fr.kind == atSize; s.upgrade || s.connect {
+	if s.chunked = fr.kind == atSize; s.chunked && s.http10 {
+		s.keep10, s.closing = false, true // RFC 9112 section 6.1: what follows isn't trusted
+	}
+	if s.upgrade || s.connect {
 		fr.kind = awaiting
 	}
 	s.head = nil
@@ -406,6 +415,10 @@ func (s *Server) responded() {
 // tunnel turns both directions into raw bytes.
 func (s *Server) tunnel() {
 	s.out, s.in.in = asRaw, raw
+	if s.ahead && !s.stopped {
+		s.stopped = true
+		s.conn.PauseRead() // reading that resumes gives what was left
+	}
 	s.waiting = false
 	s.setReading()
 }

@@ -46,11 +46,17 @@ func TestRequestVerdicts(t *testing.T) {
 		{"coding behind VT", post("Transfer-Encoding: \x0bchunked\r\n", "0\r\n\r\n"), chars},
 		{"coding behind 0xa0", post("Transfer-Encoding: \xa0chunked\r\n", "0\r\n\r\n"), coding},
 		{"name with space before colon", post("Content-Length : 5\r\n", "hello"), codec},
-		{"folded line", get("X-A: b\r\n c\r\n"), codec},
+		{"folded line", get("X-A: b\r\n c\r\n"), "ok"},
+		{"folded line behind the request line", "GET / HTTP/1.1\r\n X-A: b\r\nHost: a\r\n\r\n", codec},
+		{"folded host", "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", "400 http.invalid_authority"},
+		{"folded coding", post("Transfer-Encoding:\r\n chunked\r\n", "0\r\n\r\n"), "ok"},
 		{"line without colon", get("bad\r\n"), codec},
 		{"empty name", get(": v\r\n"), codec},
-		{"bare LF after field", "GET / HTTP/1.1\r\nHost: a\r\nX-A: b\n\r\n", codec},
-		{"bare LF after request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", codec},
+		{"bare LF after field", "GET / HTTP/1.1\r\nHost: a\r\nX-A: b\n\r\n", "ok"},
+		{"bare LF after request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", "ok"},
+		{"bare LF as the empty line", "GET / HTTP/1.1\r\nHost: a\r\n\n", "ok"},
+		{"bare LF everywhere", "GET / HTTP/1.1\nHost: a\n\n", "ok"},
+		{"bare LF before a second length", post("Content-Length: 5\nContent-Length: 6\n", "hello"), codec},
 		{"bare CR in value", get("X-A: b\rc\r\n"), codec},
 		{"NUL in value", get("X-A: b\x00c\r\n"), chars},
 		{"high bytes in value", get("X-A: b\xffc\r\n"), "ok"},
@@ -72,6 +78,8 @@ func TestRequestVerdicts(t *testing.T) {
 		{"method with control byte", "G\x01T / HTTP/1.1\r\nHost: a\r\n\r\n", chars},
 		{"no method", " / HTTP/1.1\r\nHost: a\r\n\r\n", codec},
 		{"HTTP/0.9", "GET /\r\n", "426 low_version"},
+		{"no target", "GET  HTTP/1.1\r\nHost: a\r\n\r\n", codec},
+		{"target * of HTTP/0.9", "GET *\r\n", "400 http1.invalid_url"},
 		{"HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\n\r\n", "426 low_version"},
 		{"HTTP/1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", "426 low_version"},
 		{"HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", "426 low_version"},
@@ -151,6 +159,8 @@ func TestChunkGrammar(t *testing.T) {
 		{"long extension", "5;" + strings.Repeat("a", 5000) + "\r\nhello\r\n0\r\n\r\n", false},
 		{"extension flood", strings.Repeat("1;"+strings.Repeat("a", 4000)+"\r\nx\r\n", 100) + "0\r\n\r\n", false},
 		{"extensions in proportion", strings.Repeat("64;"+strings.Repeat("a", 90)+"\r\n"+strings.Repeat("x", 100)+"\r\n", 1000) + "0\r\n\r\n", true},
+		{"bare LF in trailers", "0\r\nX-A: b\n\n", true},
+		{"folded trailer", "0\r\nX-A: b\r\n c\r\n\r\n", true},
 		{"bad trailer", "0\r\nX-A : b\r\n\r\n", false},
 	} {
 		_, d, l := newServer(Options{})
@@ -182,7 +192,7 @@ func TestHeads(t *testing.T) {
 		{"upgrade without Connection", Options{}, get("Upgrade: websocket\r\n"), `head GET / host="a" upgrade="websocket" end=true`},
 		{"h2c is dropped", Options{}, get("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n"), `head GET / host="a" connection="Upgrade, HTTP2-Settings" end=true`},
 		{"upgrade ignored", Options{IgnoreUpgrade: func(v []byte) bool { return strings.HasPrefix(string(v), "TLS/") }}, get("Connection: Upgrade\r\nUpgrade: TLS/1.2\r\n"), `head GET / host="a" connection="Upgrade" end=true`},
-		{"underscore dropped", Options{Underscores: UnderscoresDrop}, get("x_a: b\r\nX-C: d\r\n"), `head GET / host="a" x-c="d" end=true`},
+		{"underscore dropped", Options{Underscores: httpmsg.UnderscoresDrop}, get("x_a: b\r\nX-C: d\r\n"), `head GET / host="a" x-c="d" end=true`},
 		{"CONNECT", Options{}, "CONNECT b:443 HTTP/1.1\r\nHost: x\r\n\r\n", `head CONNECT  host="b:443" end=false`},
 		{"custom method", Options{AllowCustomMethods: true}, "M-FOO / HTTP/1.1\r\nHost: a\r\n\r\n", `head M-FOO / host="a" end=true`},
 	} {
@@ -194,11 +204,58 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-func TestChunksFromHTTP10AreRefused(t *testing.T) {
+func TestChunksFromHTTP10EndTheConnection(t *testing.T) {
 	_, d, l := newServer(Options{AcceptHTTP10: true})
-	d.push("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
-	if l.String() != "reset 5 400 http1.codec_error before=false\n" {
-		t.Errorf("%s", l)
+	d.push("POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\nGET /never HTTP/1.0\r\n\r\n")
+	reply(l.stream, 200, "")
+	d.turn()
+	if !strings.Contains(l.String(), "data hi") || strings.Contains(l.String(), "never") || !d.w.closed || !strings.Contains(string(d.w.out), "connection: close") {
+		t.Errorf("%s, closed %v, wire %q", l, d.w.closed, d.w.out)
+	}
+}
+
+func TestHeadsAreCountedAsEnvoyCountsThem(t *testing.T) {
+	_, d, l := newServer(Options{})
+	var received int
+	l.onHead = func(h *httpmsg.Head, _ bool) { received = h.WireSize() }
+	d.push("POST /p HTTP/1.1\r\nhost: svc.test\r\ncontent-length: 0\r\n\r\n")
+	var h httpmsg.Head
+	h.Status = 200
+	h.AddString(httpmsg.Server, "envoy")
+	l.stream.SendHead(&h, true)
+	if want := len("host") + len("svc.test") + 3 + len("content-length") + len("0") + 3; received != want {
+		t.Errorf("received %d, want %d", received, want)
+	}
+	if want := len("server: envoy\r\ncontent-length: 0\r\n"); h.WireSize() != want {
+		t.Errorf("sent %d, want %d", h.WireSize(), want)
+	}
+}
+
+func TestBytesBehindAnUpgradeAreReadAheadAndKept(t *testing.T) {
+	_, d, l := newServer(Options{})
+	d.push(get("Connection: Upgrade\r\nUpgrade: foo\r\n") + "early")
+	if d.w.paused || strings.Contains(l.String(), "data") {
+		t.Fatalf("paused %v before the bound: %s", d.w.paused, l)
+	}
+	d.push(strings.Repeat("x", httpmsg.HighWater))
+	if !d.w.paused {
+		t.Fatal("reading goes on beyond the bound")
+	}
+	var h httpmsg.Head
+	h.Status = 101
+	l.stream.SendHead(&h, false)
+	d.turn()
+	if d.w.paused || !strings.Contains(l.String(), "data early") {
+		t.Errorf("paused %v, %s", d.w.paused, l)
+	}
+}
+
+func TestClientThatLeavesBehindAnUpgradeIsNoticed(t *testing.T) {
+	s, d, l := newServer(Options{})
+	d.push(get("Connection: Upgrade\r\nUpgrade: foo\r\n") + "early")
+	s.EOF()
+	if !strings.Contains(l.String(), "reset") || !d.w.closed {
+		t.Errorf("closed %v, %s", d.w.closed, l)
 	}
 }
 
@@ -217,7 +274,7 @@ func TestCloseIsDelayedWhileTheClientMayBeSending(t *testing.T) {
 
 func TestUnderscoreRejectedIsCounted(t *testing.T) {
 	n := Counters{}
-	_, d, l := newServer(Options{Underscores: UnderscoresReject, Counters: &n})
+	_, d, l := newServer(Options{Underscores: httpmsg.UnderscoresReject, Counters: &n})
 	d.push(get("x_a: b\r\n"))
 	if !strings.Contains(l.String(), "400 http1.unexpected_underscore") || n.RequestsRejectedWithUnderscoresInNames != 1 {
 		t.Errorf("%s, %+v", l, n)
@@ -332,7 +389,7 @@ func TestInformationalResponsesPrecedeTheFinal(t *testing.T) {
 func TestUpgradeBytesPassOnlyAfter101(t *testing.T) {
 	_, d, l := newServer(Options{})
 	d.push(get("Connection: upgrade\r\nUpgrade: websocket\r\n") + "early")
-	if strings.Contains(l.String(), "early") || !d.w.paused {
+	if strings.Contains(l.String(), "early") {
 		t.Fatalf("bytes passed before 101: %s", l)
 	}
 	var h httpmsg.Head

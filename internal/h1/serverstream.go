@@ -18,13 +18,16 @@ func (t *serverStream) SendHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	w, skip := s.responseFraming(h, end)
-	b := appendFields(appendStatus(s.conn.Grab(), h, s.http10), h, s.opts, skip)
+	b := appendStatus(s.conn.Grab(), h, s.http10)
+	fields := len(b)
+	b = appendFields(b, h, s.opts, skip)
 	b = s.appendConnection(b, h, w)
 	if w == asChunks || w == noContent && s.headOnly && !s.http10 && !h.Has(httpmsg.ContentLength) && h.Status != 204 && h.Status != 304 {
 		b = appendLine(b, s.opts.proper(h), "transfer-encoding", "chunked")
 	} else if w == asLength && end && !h.Has(httpmsg.ContentLength) {
 		b = appendLine(b, s.opts.proper(h), "content-length", "0")
 	}
+	h.SetWireSize(len(b) - fields)
 	s.conn.Put(append(b, '\r', '\n'))
 	if s.out = w; w == asRaw {
 		s.tunnel()

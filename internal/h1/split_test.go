@@ -10,6 +10,7 @@ import (
 // requests and responses are the seeds of the split tests and of the fuzzers.
 var requests = []string{
 	benchRequest, benchChunked, benchChunked + benchRequest,
+	"GET / HTTP/1.1\nHost: a\nX: one\n two\r\n\tthree\r\n\n", "GET / HTTP/1.1\r\nHost: a\r\nX: y \r\n \r\nZ: \t\r\n\r\n",
 	"\r\nPOST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nhost: b\r\nConnection: close\r\n\r\n",
 	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;ext=1\r\nhello\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n",
 	"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX",
@@ -20,7 +21,8 @@ var requests = []string{
 }
 
 var responses = []string{
-	benchResponse, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: v\r\n\r\n",
+	benchResponse, "HTTP/1.1 200 OK\nX: one\r\n two\ncontent-length: 2\n\nok",
+	"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-T: v\r\n\r\n",
 	"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
 	"HTTP/1.1 200 OK\r\n\r\nuntil the end", "HTTP/1.0 200 OK\r\n\r\n", "HTTP/1.1 101 S\r\nUpgrade: x\r\n\r\nraw",
 	"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", "HTTP/1.1 2x0 OK\r\n\r\n",

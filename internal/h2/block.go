@@ -204,7 +204,7 @@ func (e *engine) field(f *hpack.Field) {
 		b.bad = detailField
 		return
 	}
-	if f.Check&hpack.Underscore != 0 && !e.client && e.opts.Underscores != UnderscoresAllow {
+	if f.Check&hpack.Underscore != 0 && !e.client && e.opts.Underscores != httpmsg.UnderscoresAllow {
 		e.underscore()
 		return
 	}
@@ -212,7 +212,7 @@ func (e *engine) field(f *hpack.Field) {
 }
 
 func (e *engine) underscore() {
-	if e.opts.Underscores == UnderscoresReject {
+	if e.opts.Underscores == httpmsg.UnderscoresReject {
 		e.opts.Counters.RequestsRejectedWithUnderscores++
 		e.block.bad = detailUnderscore
 		return

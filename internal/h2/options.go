@@ -9,16 +9,6 @@ package h2
 
 import "sluice/internal/httpmsg"
 
-// Underscores says what happens to field names with an underscore.
-type Underscores uint8
-
-// The actions of headers_with_underscores_action.
-const (
-	UnderscoresAllow Underscores = iota
-	UnderscoresReject
-	UnderscoresDrop
-)
-
 // Options are the settings of an engine, shared by many and never changed. Zero
 // numbers mean Envoy's defaults, given in the comments.
 type Options struct {
@@ -36,7 +26,7 @@ type Options struct {
 	MaxEarlyResets         uint32 // rapid reset: requests before the share of early resets counts; 500
 	AllowConnect           bool   // extended CONNECT, RFC 8441
 	StreamErrorOnInvalid   bool   // a broken message ends its stream, not the connection
-	Underscores            Underscores
+	Underscores            httpmsg.Underscores
 	Pool                   *Pool     // the worker's; nil makes one per engine
 	Counters               *Counters // the worker's; may be nil
 

@@ -647,7 +647,7 @@ func TestAnswerThatTheClientDoesNotTakeIsGivenUpAtTheSecondSweep(t *testing.T) {
 }
 
 func TestUnderscoreActions(t *testing.T) {
-	for action, want := range map[Underscores]string{UnderscoresAllow: `x_y="1"`, UnderscoresDrop: "/x end=true", UnderscoresReject: "kind=10 code=2 http2.unexpected_underscore"} {
+	for action, want := range map[httpmsg.Underscores]string{httpmsg.UnderscoresAllow: `x_y="1"`, httpmsg.UnderscoresDrop: "/x end=true", httpmsg.UnderscoresReject: "kind=10 code=2 http2.unexpected_underscore"} {
 		_, p, l := newServer(t, Options{Underscores: action})
 		p.push(p.get(1, true, "x_y", "1"))
 		if !strings.Contains(l.b.String(), want) || p.err != nil {

@@ -19,7 +19,7 @@ type Head struct {
 	hasAuthority                                      bool
 	style                                             NameStyle
 	hostCase                                          uint64
-	live, size                                        int
+	live, size, wire                                  int
 }
 
 type span struct{ off, n uint32 }
@@ -41,7 +41,7 @@ func (h *Head) Reset() {
 	h.first = [numIDs]uint16{}
 	h.method, h.path, h.authority, h.scheme, h.protocol, h.reason = span{}, span{}, span{}, span{}, span{}, span{}
 	h.Status, h.Major, h.Minor, h.live = 0, 0, 0, 0
-	h.hasAuthority, h.hostCase, h.size, h.style = false, 0, 0, AsWritten
+	h.hasAuthority, h.hostCase, h.size, h.wire, h.style = false, 0, 0, 0, AsWritten
 }
 
 func (h *Head) at(s span) []byte { return h.buf[s.off : s.off+s.n : s.off+s.n] }
@@ -120,6 +120,13 @@ func (h *Head) Field(i int) (id ID, name, value []byte, ok bool) {
 // Size is the number of bytes of names and values, pseudo headers included, of
 // all that was ever put in.
 func (h *Head) Size() int { return h.size }
+
+// WireSize is what the fields took on the wire as Envoy counts it, in bytes, told
+// by the engine that received or sent the head; 0 when none did.
+func (h *Head) WireSize() int { return h.wire }
+
+// SetWireSize tells it.
+func (h *Head) SetWireSize(n int) { h.wire = n }
 
 // Add appends a field; name must be lower-case.
 func (h *Head) Add(name, value []byte) { line(h, Lookup(name), name, value) }

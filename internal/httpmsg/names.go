@@ -154,3 +154,14 @@ func Lookup(name []byte) ID {
 
 // LookupString is Lookup for strings.
 func LookupString(name string) ID { return Lookup([]byte(name)) }
+
+// Underscores says what an engine does with received field names that have an
+// underscore.
+type Underscores uint8
+
+// The actions of headers_with_underscores_action.
+const (
+	UnderscoresAllow Underscores = iota
+	UnderscoresReject
+	UnderscoresDrop
+)

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"sluice/internal/config"
 )
 
 // maxConnections is the limit of downstream connections when none is given.
@@ -45,7 +43,7 @@ func (a *Agent) bootstrap() object {
 			"clusters": []any{
 				staticCluster("prometheus_stats", "0.250s", tcp("127.0.0.1", a.Number("proxyAdminPort", 15000)), false),
 				staticCluster("agent", "0.250s", tcp("127.0.0.1", a.Number("statusPort", 15020)), false),
-				staticCluster("sds-grpc", "1s", pipe("./var/run/secrets/workload-spiffe-uds/"+a.text("WORKLOAD_IDENTITY_SOCKET_FILE")), true),
+				staticCluster("sds-grpc", "1s", pipe(a.WorkloadSocket()), true),
 				staticCluster("xds-grpc", "1s", pipe(a.Text("configPath")+"/XDS"), true),
 			},
 			"listeners": []any{
@@ -57,6 +55,12 @@ func (a *Agent) bootstrap() object {
 		"layered_runtime":  object{"layers": []any{object{"name": "global config", "static_layer": a.runtime()}, object{"name": "admin", "admin_layer": object{}}}},
 		"overload_manager": a.overload(),
 	}
+}
+
+// WorkloadSocket is where a workload's SDS server listens: pilot-agent, or a SPIRE
+// agent that was there before.
+func (a *Agent) WorkloadSocket() string {
+	return "./var/run/secrets/workload-spiffe-uds/" + a.text("WORKLOAD_IDENTITY_SOCKET_FILE")
 }
 
 func (a *Agent) text(key string) string {
@@ -184,21 +188,21 @@ func (a *Agent) statNames(annotation string, list any) []string {
 
 // statsTags are Istio's: names of clusters and prefixes end in a semicolon.
 func statsTags() []any {
-	tags := []config.StatsTag{
-		{Name: "cluster_name", Regex: `^cluster(\.(.+);)`},
-		{Name: "http_conn_manager_prefix", Regex: `^http\.(((?:[_.[:digit:]\w]*|[_\[\]aAbBcCdDeEfF[:digit:]\w\:]*));\.)`},
-		{Name: "tcp_prefix", Regex: `^tcp\.((.*?)\.)\w+?$`},
-		{Name: "response_code", Regex: `_rq(_(\d{3}))$`},
-		{Name: "response_code_class", Regex: `_rq(_(\dxx))$`},
-		{Name: "http_conn_manager_listener_prefix", Regex: `^listener(?=\.).*?\.http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
-		{Name: "listener_address", Regex: `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
-		{Name: "authz_enforce_result", Regex: `rbac(\.(allowed|denied))`},
-		{Name: "authz_dry_run_action", Regex: `(\.istio_dry_run_(allow|deny)_)`},
-		{Name: "authz_dry_run_result", Regex: `(\.shadow_(allowed|denied))`},
+	tags := []struct{ name, regex string }{
+		{"cluster_name", `^cluster(\.(.+);)`},
+		{"http_conn_manager_prefix", `^http\.(((?:[_.[:digit:]\w]*|[_\[\]aAbBcCdDeEfF[:digit:]\w\:]*));\.)`},
+		{"tcp_prefix", `^tcp\.((.*?)\.)\w+?$`},
+		{"response_code", `_rq(_(\d{3}))$`},
+		{"response_code_class", `_rq(_(\dxx))$`},
+		{"http_conn_manager_listener_prefix", `^listener(?=\.).*?\.http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+		{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+		{"authz_enforce_result", `rbac(\.(allowed|denied))`},
+		{"authz_dry_run_action", `(\.istio_dry_run_(allow|deny)_)`},
+		{"authz_dry_run_result", `(\.shadow_(allowed|denied))`},
 	}
 	out := make([]any, len(tags))
 	for i, t := range tags {
-		out[i] = object{"tag_name": t.Name, "regex": t.Regex}
+		out[i] = object{"tag_name": t.name, "regex": t.regex}
 	}
 	return out
 }

@@ -18,12 +18,15 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Connection parameters of pilot-agent.
+// Windows, keep-alive and patience of connections, pilot-agent's. The keep-alive
+// finds a peer that is gone without a word; istiod allows it, other servers by
+// gRPC's default don't.
 const (
-	peerWindow    = 1 << 20
-	peerKeepalive = 30 * time.Second
-	peerPing      = 10 * time.Second
-	peerDial      = 5 * time.Second
+	window           = 1 << 20
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+	dialTimeout      = 5 * time.Second
+	maxBackoff       = 10 * time.Second
 )
 
 // Peer is an endpoint of the control plane, CA or xDS. Files are read at each
@@ -50,19 +53,24 @@ func (p *Peer) Dial(context.Context) (*grpc.ClientConn, error) {
 		}
 		creds = credentials.NewTLS(t)
 	}
-	return grpc.NewClient("passthrough:///"+p.Address,
+	return Connect("tcp", p.Address, creds, grpc.WithPerRPCCredentials(perRPC{p}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}))
+}
+
+// Connect makes a client connection to an address of a network, "tcp" or "unix".
+// It doesn't wait for it: the first call does.
+func Connect(network, address string, creds credentials.TransportCredentials, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
-		grpc.WithPerRPCCredentials(perRPC{p}),
-		grpc.WithContextDialer(func(ctx context.Context, a string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, peerDial)
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 			defer cancel()
-			return (&net.Dialer{}).DialContext(ctx, "tcp", a)
+			return (&net.Dialer{}).DialContext(ctx, network, address)
 		}),
-		grpc.WithInitialWindowSize(peerWindow), grpc.WithInitialConnWindowSize(peerWindow),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: peerKeepalive, Timeout: peerPing}),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: peerPing}, MinConnectTimeout: peerDial}),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff}, MinConnectTimeout: dialTimeout}),
 		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
-	)
+	}, more...)...)
 }
 
 func (p *Peer) tls() (*tls.Config, error) {

@@ -25,6 +25,9 @@ const (
 // certificate expires by the latter.
 const look = time.Second
 
+// signTimeout bounds one request to the CA.
+const signTimeout = 10 * time.Second
+
 // Files are mounted certificates, used in place of the CA.
 type Files struct{ Chain, Key, Root string }
 
@@ -152,7 +155,7 @@ func (s *Source) refresh(ctx context.Context) error {
 		return err
 	}
 	defer cc.Close()
-	call, cancel := context.WithTimeout(ctx, peerPing)
+	call, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
 	chain, err := sign(call, cc, csr, s.o.TTL, s.o.Signer)
 	if err != nil {

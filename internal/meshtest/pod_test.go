@@ -185,7 +185,7 @@ func TestMergedMetrics(t *testing.T) {
 	p := startInbound(t, nil, `ISTIO_PROMETHEUS_ANNOTATIONS={"scrape":"true","port":"`+port+`","path":"/metrics"}`)
 	<-ask(p.in, "/")
 	text := eventually(t, p.Status, "/stats/prometheus", 200, "app_things 7", `istio_build{component="proxy"`, "istio_agent_scrapes_total",
-		`istio_agent_cert_expiry_seconds{resource_name="default"}`, "istio_agent_startup_duration_seconds", "envoy_server_live 1")
+		`istio_agent_cert_expiry_seconds{resource_name="default"}`, "istio_agent_startup_duration_seconds", "envoy_server_live{} 1")
 	if strings.Contains(text, "# EOF") {
 		t.Error("the page ends in its middle")
 	}
@@ -197,9 +197,9 @@ func TestMergedMetrics(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	eventually(t, p.Prometheus, "/stats/prometheus", 200, "envoy_server_live 1")
+	eventually(t, p.Prometheus, "/stats/prometheus", 200, "envoy_server_live{} 1")
 	app.Close()
-	eventually(t, p.Status, "/stats/prometheus", 200, "envoy_server_live 1", `istio_agent_scrape_failures_total{type="application"}`)
+	eventually(t, p.Status, "/stats/prometheus", 200, "envoy_server_live{} 1", `istio_agent_scrape_failures_total{type="application"}`)
 }
 
 func TestConfigDumpHidesKeys(t *testing.T) {
@@ -220,11 +220,14 @@ func TestConfigDumpHidesKeys(t *testing.T) {
 	}
 }
 
+// TestCertsShowTheIdentityAndItsRoot: once for each place that uses them, as Envoy.
 func TestCertsShowTheIdentityAndItsRoot(t *testing.T) {
-	p := startInbound(t, nil)
+	ca := newCA(t)
+	plane, _ := smallMesh(t, ca)
+	p := startPod(t, meshtest.PodOptions{Istiod: plane.Address, Root: ca.RootPEM, Token: "good"})
 	page := eventually(t, p.Admin, "/certs", 200, `"uri": "spiffe://cluster.local/ns/demo/sa/a"`, `"ca_cert": [`, `"days_until_expiration": "`)
-	if n := strings.Count(page, `"serial_number"`); n != 2 {
-		t.Errorf("%d certificates, want the workload's and the root: %s", n, page)
+	if own, root := strings.Count(page, `"cert_chain": [`), strings.Count(page, `"ca_cert": [`); own == 0 || own != root {
+		t.Errorf("%d times the workload's certificate, %d times the root", own, root)
 	}
 	eventually(t, p.Admin, "/stats?filter=days_until", 200, "server.days_until_first_cert_expiring: ")
 }

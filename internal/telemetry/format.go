@@ -73,10 +73,15 @@ func (w *Formatter) text(dst []byte, f *config.Format, r *Record, omit bool) []b
 
 // JSON appends the object of j for r to dst.
 func (w *Formatter) JSON(dst []byte, j *config.JSONFormat, r *Record) []byte {
+	return w.object(dst, j, j.OmitEmpty, r)
+}
+
+// object appends an object; omit leaves out what is missing, at every depth.
+func (w *Formatter) object(dst []byte, j *config.JSONFormat, omit bool, r *Record) []byte {
 	dst = append(dst, '{')
 	first := true
 	for i, k := range j.Keys {
-		if j.OmitEmpty && w.omits(&j.Values[i], r) {
+		if omit && w.omits(&j.Values[i], r) {
 			continue
 		}
 		if !first {
@@ -84,7 +89,7 @@ func (w *Formatter) JSON(dst []byte, j *config.JSONFormat, r *Record) []byte {
 		}
 		first = false
 		dst = append(appendQuoted(dst, k), ':')
-		dst = w.value(dst, &j.Values[i], j.OmitEmpty, r)
+		dst = w.value(dst, &j.Values[i], omit, r)
 	}
 	return append(dst, '}')
 }
@@ -107,7 +112,7 @@ func (w *Formatter) value(dst []byte, v *config.JSONValue, omit bool, r *Record)
 	case v.IsVal:
 		return AppendValue(dst, v.Const)
 	case v.Object != nil:
-		return w.JSON(dst, v.Object, r)
+		return w.object(dst, v.Object, omit, r)
 	case v.List != nil:
 		dst = append(dst, '[')
 		n := 0
@@ -129,7 +134,7 @@ func (w *Formatter) value(dst []byte, v *config.JSONValue, omit bool, r *Record)
 	if len(f.Items) == 1 && f.Items[0].Op != "" {
 		return w.typed(dst, &f.Items[0], r)
 	}
-	out := w.Text(w.scratch[:0], f, r)
+	out := w.text(w.scratch[:0], f, r, omit)
 	dst = appendQuoted(dst, out)
 	w.scratch = out[:0]
 	return dst

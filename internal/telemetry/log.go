@@ -35,7 +35,7 @@ func (f *Files) Compile(list []*config.AccessLog) (*Log, error) {
 	for _, a := range list {
 		sink, ok := a.Sink.(*config.FileLog)
 		if !ok {
-			continue // streamed logs are delivered by their own exporters
+			continue // SUPPORTED.md says that streamed logs are not sent yet
 		}
 		file, err := f.Open(sink.Path)
 		if err != nil {
@@ -183,20 +183,7 @@ func passesMetadata(f *config.LogFilter, r *Record) bool {
 	if !ok {
 		return f.MatchNo
 	}
-	s, isText := v.(string)
-	switch {
-	case m.Value == nil:
-		return true
-	case m.Value.String != nil:
-		return (isText && m.Value.String.Match(s)) != m.Invert
-	case m.Value.Bool != nil:
-		b, isBool := v.(bool)
-		return (isBool && b == *m.Value.Bool) != m.Invert
-	case m.Value.Number != nil:
-		n, isNumber := v.(float64)
-		return (isNumber && n >= m.Value.Number[0] && n <= m.Value.Number[1]) != m.Invert
-	}
-	return !m.Invert
+	return m.Value == nil || m.Value.Match(v) != m.Invert
 }
 
 // headerMatches is Envoy's header matcher over the request's head.

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -29,6 +30,9 @@ type Metric struct {
 	Labels []Label
 	Kind   Kind
 	Value  uint64
+	// Used says that it was counted or set once; a gauge that fell back to zero is
+	// still used.
+	Used bool
 	// Of a histogram: cumulative counts by upper bound, and the sum.
 	Buckets []uint64
 	Sum     float64
@@ -141,9 +145,13 @@ func (s *Set) Remove(g *Group) {
 
 // Registry gathers the metrics of all workers.
 type Registry struct {
+	Tags    *Tags // nil: Envoy's own; set before the first use
 	mu      sync.Mutex
 	workers []registered
 	globals []func(emit func(Metric))
+	// base is what counters stood at when they were reset, by key: what counts
+	// them knows nothing of a reset.
+	base map[string]uint64
 }
 
 type registered struct {
@@ -166,9 +174,42 @@ func (r *Registry) Global(f func(emit func(Metric))) {
 	r.globals = append(r.globals, f)
 }
 
+// Reset makes all counters begin at zero again; gauges and histograms stay.
+func (r *Registry) Reset(ctx context.Context) {
+	base := make(map[string]uint64)
+	for k, m := range r.merged(ctx) {
+		if m.Kind == Counter {
+			base[k] = m.Value
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.base = base
+}
+
 // Gather merges the metrics of all workers, sorted by name and labels. A worker
 // that doesn't answer before ctx ends is left out.
 func (r *Registry) Gather(ctx context.Context) []Metric {
+	sum := r.merged(ctx)
+	r.mu.Lock()
+	base := r.base
+	r.mu.Unlock()
+	out := make([]Metric, 0, len(sum))
+	for k, m := range sum {
+		if b := base[k]; b <= m.Value { // else what counts it was made anew
+			m.Value -= b
+		}
+		out = append(out, *m)
+	}
+	for i := range out {
+		r.Tags.apply(&out[i])
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].key() < out[j].key() })
+	return out
+}
+
+// merged sums the metrics of all workers by key.
+func (r *Registry) merged(ctx context.Context) map[string]*Metric {
 	r.mu.Lock()
 	workers, globals := r.workers, r.globals
 	r.mu.Unlock()
@@ -187,12 +228,7 @@ func (r *Registry) Gather(ctx context.Context) []Metric {
 	for _, g := range globals {
 		g(func(m Metric) { merge(sum, &m) })
 	}
-	out := make([]Metric, 0, len(sum))
-	for _, m := range sum {
-		out = append(out, *m)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].key() < out[j].key() })
-	return out
+	return sum
 }
 
 func (m *Metric) key() string {
@@ -215,10 +251,12 @@ func merge(sum map[string]*Metric, m *Metric) {
 	have := sum[k]
 	if have == nil {
 		c := *m
+		c.Used = m.Used || m.Value != 0
 		sum[k] = &c
 		return
 	}
 	have.Value += m.Value
+	have.Used = have.Used || m.Used || m.Value != 0
 	have.Sum += m.Sum
 	for i := range m.Buckets {
 		have.Buckets[i] += m.Buckets[i]
@@ -268,16 +306,22 @@ func (g *Group) base() string {
 	return g.Scope + "." + g.Name + "."
 }
 
+// collect appends the group's metrics. What is more special than the group comes
+// first among the labels, as in Envoy. Its gauges count as used once anything was
+// counted.
 func (g *Group) collect(out []Metric) []Metric {
 	var labels []Label
 	base := g.base()
 	if g.Name != "" {
 		labels = []Label{{tagOf(g.Scope), g.Name}}
 	}
-	add := func(name string, v uint64, kind Kind, more ...Label) {
-		prom := "envoy_" + g.Scope + "_" + promName(name)
-		out = append(out, Metric{Name: base + name, Prom: prom,
-			Labels: append(labels[:len(labels):len(labels)], more...), Kind: kind, Value: v})
+	active := slices.ContainsFunc(g.Values, func(v uint64) bool { return v != 0 })
+	add := func(name string, v uint64, kind Kind) {
+		m := Metric{Name: base + name, Prom: "envoy_" + g.Scope + "_" + promName(name), Labels: labels, Kind: kind, Value: v, Used: active && kind == Gauge}
+		if n := len(m.Prom); strings.HasSuffix(name, "xx") && strings.HasSuffix(name[:len(name)-3], "_rq_") {
+			m.Prom, m.Labels = m.Prom[:n-3]+"xx", tagged(labels, "envoy_response_code_class", m.Prom[n-3:n-2])
+		}
+		out = append(out, m)
 	}
 	for i, s := range g.Stats {
 		kind := Counter
@@ -287,7 +331,7 @@ func (g *Group) collect(out []Metric) []Metric {
 		add(s.Name, g.Values[i], kind)
 	}
 	if g.More != nil {
-		g.More(func(name string, v uint64, k Kind) { add(name, v, k) })
+		g.More(add)
 	}
 	for _, s := range g.named {
 		kind := Counter
@@ -296,36 +340,47 @@ func (g *Group) collect(out []Metric) []Metric {
 		}
 		add(s.name, s.n, kind)
 	}
-	return g.collectCodes(out, labels)
+	return g.collectCodes(out, base, labels)
 }
 
-func (g *Group) collectCodes(out []Metric, labels []Label) []Metric {
-	classes := make(map[string]*Metric)
+// collectCodes appends the response codes, their classes, and how many there were
+// below each prefix unless the group counts that itself.
+func (g *Group) collectCodes(out []Metric, base string, labels []Label) []Metric {
+	sums := make(map[string]*Metric)
+	sum := func(name string, n uint64, m Metric) {
+		have := sums[name]
+		if have == nil {
+			have = &m
+			have.Name = base + name
+			sums[name] = have
+		}
+		have.Value += n
+	}
 	for _, c := range g.codes {
 		n := strconv.Itoa(c.code)
-		base := g.Scope + "." + g.Name + "." + c.prefix
-		out = append(out, Metric{Name: base + n, Prom: "envoy_" + g.Scope + "_" + promName(strings.TrimSuffix(c.prefix, "_")),
-			Labels: append(labels[:1:1], Label{"envoy_response_code", n}), Value: c.n})
-		class := n[:1] + "xx"
-		if m := classes[c.prefix+class]; m != nil {
-			m.Value += c.n
-			continue
+		prom := "envoy_" + g.Scope + "_" + promName(c.prefix)
+		out = append(out, Metric{Name: base + c.prefix + n, Prom: strings.TrimSuffix(prom, "_"), Labels: tagged(labels, "envoy_response_code", n), Value: c.n})
+		sum(c.prefix+n[:1]+"xx", c.n, Metric{Prom: prom + "xx", Labels: tagged(labels, "envoy_response_code_class", n[:1])})
+		if completed := c.prefix + "completed"; !slices.ContainsFunc(g.Stats, func(s Stat) bool { return s.Name == completed }) {
+			sum(completed, c.n, Metric{Prom: prom + "completed", Labels: labels})
 		}
-		classes[c.prefix+class] = &Metric{Name: base + class, Prom: "envoy_" + g.Scope + "_" + promName(c.prefix) + "xx",
-			Labels: append(labels[:1:1], Label{"envoy_response_code_class", n[:1]}), Value: c.n}
 	}
-	for _, m := range classes {
+	for _, m := range sums {
 		out = append(out, *m)
 	}
 	return out
 }
 
+func tagged(labels []Label, name, value string) []Label {
+	return append([]Label{{name, value}}, labels...)
+}
+
 func promName(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '.' || r == '-' {
-			return '_'
+		if r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
 		}
-		return r
+		return '_'
 	}, s)
 }
 

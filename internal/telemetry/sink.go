@@ -93,9 +93,9 @@ func (f *Files) Open(path string) (*File, error) {
 	}
 	file := &File{path: path, lanes: make([]lane, f.workers), to: f.out[path]}
 	if file.to == nil {
-		o, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		o, err := openLog(path)
 		if err != nil {
-			return nil, fmt.Errorf("opening access log %s: %w", path, err)
+			return nil, err
 		}
 		file.to, file.close = o, o.Close
 	}
@@ -181,6 +181,39 @@ func (f *Files) Flush() {
 	for _, file := range f.files {
 		f.buf = file.flush(f.taken, f.buf)
 	}
+}
+
+// Reopen opens every file anew by its name, after something else moved it away. A
+// file that can't be opened goes on where it is; the first error says which.
+func (f *Files) Reopen() (first error) {
+	f.Flush()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path, file := range f.files {
+		if file.close == nil {
+			continue // not ours to open
+		}
+		o, err := openLog(path)
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		if err := file.close(); err != nil && first == nil {
+			first = fmt.Errorf("closing access log %s: %w", path, err)
+		}
+		file.to, file.close = o, o.Close
+	}
+	return first
+}
+
+func openLog(path string) (*os.File, error) {
+	o, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening access log %s: %w", path, err)
+	}
+	return o, nil
 }
 
 // Run writes lines out until ctx ends, then once more, and closes the files.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -88,8 +90,11 @@ func TestJSONKeepsTypes(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	j.OmitEmpty = true
-	if got := string(w.JSON(nil, j, record())); strings.Contains(got, "missing") {
-		t.Error(got)
+	deep := j.Values[5].Object
+	deep.Keys, deep.Values = append(deep.Keys, "missing"), append(deep.Values, op("REQ", "none"))
+	const left = `{"code":200,"quoted":"say \"hi\"","mixed":"x=","const":5,"deep":{"m":{"n":4.5,"s":"text"}}}`
+	if got := string(w.JSON(nil, j, record())); got != left {
+		t.Errorf("%s\nwant %s", got, left)
 	}
 }
 
@@ -157,6 +162,30 @@ func TestFilesLoseNoLineOfManyWorkers(t *testing.T) {
 	}
 	if n := strings.Count(out.b.String(), "a line of the log\n"); n != 4004 || file.Dropped() != 0 {
 		t.Errorf("%d lines, %d dropped, want 4004, 0", n, file.Dropped())
+	}
+}
+
+func TestReopenedFilesGoOnUnderTheirName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	var out safeBuffer
+	f := NewFiles(1, time.Hour, &out, &out)
+	file, err := f.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Write(0, 0, []byte("before\n"))
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	file.Write(0, 0, []byte("behind\n"))
+	f.Flush()
+	for name, want := range map[string]string{path + ".1": "before\n", path: "behind\n"} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s: %q %v, want %q", name, got, err, want)
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ type attempt struct {
 	spliced func(n int) // onSpliced, bound once
 	undial  func()      // gives up the dial of a CONNECT tunnel
 
+	rx, tx uint64 // bytes of an HTTP/1 connection before the exchange
+
 	sent   bool // the head went out
 	begun  bool // an interim or final head came
 	active bool // counted in host.Active
@@ -66,18 +68,37 @@ func (t *attempt) OnStream(s httpmsg.Stream, c *pool.Conn) {
 	if r.rec.UpstreamSend == 0 {
 		r.rec.UpstreamSend = now
 	}
-	r.rec.UpHeadOut += uint64(headBytes(&r.head))
+	t.markWire()
 	end := r.downEnd && len(r.body) == 0 && !r.hasTail
 	t.sent = true
 	if d := r.limits.upstream; d > 0 {
 		r.local.worker.Start(&r.total, d)
 	}
+	r.head.SetWireSize(0)
 	s.SendHead(&r.head, end)
+	r.rec.UpHeadOut += uint64(headBytes(&r.head))
 	if end {
 		r.rec.UpstreamSent = now
 		return
 	}
 	t.sendKept()
+}
+
+// markWire remembers where an HTTP/1 connection stands, for countWire.
+func (t *attempt) markWire() {
+	w := t.conn.Wire()
+	t.rx, t.tx = w.BytesRead(), w.BytesWritten()+uint64(w.Pending())
+}
+
+// countWire notes what the exchange took on the wire, in all tries together. On
+// HTTP/2, whose requests share the wire, it is nothing.
+func (t *attempt) countWire() {
+	if t.conn == nil || t.stream.HTTP2() {
+		return
+	}
+	w := t.conn.Wire()
+	t.r.rec.UpWireIn += w.BytesRead() - t.rx
+	t.r.rec.UpWireOut += w.BytesWritten() + uint64(w.Pending()) - t.tx
 }
 
 // upstreamHead settles what depends on the host and its connection.
@@ -115,8 +136,12 @@ func (t *attempt) sendKept() {
 func (t *attempt) OnNoStream(f pool.Failure) {
 	r := t.r
 	t.idleHost()
+	if f.Kind == pool.PoolOverflow { // for Envoy the host is none then
+		r.noHost()
+		return
+	}
 	cause := failureCause(f.Kind)
-	if f.Kind != pool.Overflow && f.Kind != pool.PoolOverflow {
+	if f.Kind != pool.Overflow {
 		r.rec.UpstreamHost, r.rec.UpstreamHostname = t.host.Name, t.host.Hostname
 		r.rec.UpstreamFailure = f.Reason
 		if f.Kind == pool.ConnectTimeout {
@@ -201,6 +226,9 @@ func (r *request) onInterim(h *httpmsg.Head) {
 func (t *attempt) OnData(p []byte, end bool) {
 	r := t.r
 	if end {
+		if r.tunnel && !r.over && t.conn != nil && !t.stream.HTTP2() { // for Envoy the end of an HTTP/1 tunnel is a reset
+			r.blame(causeTerminated, "")
+		}
 		t.done()
 	}
 	if t.absorbing && !r.over {
@@ -310,6 +338,7 @@ func (t *attempt) done() {
 func (t *attempt) release() {
 	t.idleHost()
 	if t.stream != nil {
+		t.countWire()
 		t.stream = nil
 		if t.conn != nil {
 			t.conn.Release(t.wait.Priority)

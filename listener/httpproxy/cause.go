@@ -53,7 +53,7 @@ func (c cause) describe() (words string, flag telemetry.Flag) {
 
 func failureCause(k pool.Kind) cause {
 	switch k {
-	case pool.Overflow, pool.PoolOverflow:
+	case pool.Overflow:
 		return causeOverflow
 	case pool.ConnectTimeout:
 		return causeConnectTimeout
@@ -91,6 +91,18 @@ func (r *request) failed(c cause, transport string) {
 	if !r.headOut && r.retryReset(c) {
 		return
 	}
+	words := r.blame(c, transport)
+	if r.headOut {
+		r.group.Values[rqReset]++
+		r.cut(httpmsg.ResetLocal)
+		return
+	}
+	r.upstreamReply(c, words)
+}
+
+// blame notes in the record why an exchange ended before its time, and gives the
+// cause in Envoy's words.
+func (r *request) blame(c cause, transport string) (words string) {
 	words, flag := c.describe()
 	addFlag(r, flag)
 	details := "upstream_reset_before_response_started{"
@@ -102,12 +114,7 @@ func (r *request) failed(c cause, transport string) {
 		details += "|" + transport
 	}
 	r.rec.Details = strings.ReplaceAll(details+"}", " ", "_")
-	if r.headOut {
-		r.group.Values[rqReset]++
-		r.cut(httpmsg.ResetLocal)
-		return
-	}
-	r.upstreamReply(c, words)
+	return words
 }
 
 // upstreamReply tells the client that no response came.

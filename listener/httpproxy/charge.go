@@ -3,7 +3,7 @@ package httpproxy
 // charge counts a response of the request's cluster, its own or one made in its
 // place, for the cluster, the virtual cluster and the route's stat_prefix.
 func (r *request) charge(code int) {
-	r.cluster.Count(code)
+	r.cluster.Count(code, r.internal)
 	v, p := r.statNames()
 	if v == "" && p == "" {
 		return

@@ -107,7 +107,7 @@ func (r *request) shadowTo(c *upstream.Cluster, m *config.Mirror) {
 	q.Hash, q.HasHash = r.hashed, r.hasHash
 	s.host = c.Pick(&q)
 	if s.host == nil {
-		c.Count(503)
+		c.Count(503, true)
 		return
 	}
 	s.timer.Fire = s.late
@@ -163,14 +163,14 @@ func (s *shadow) trailers(t *httpmsg.Head) {
 
 // OnNoStream implements pool.User.
 func (s *shadow) OnNoStream(pool.Failure) {
-	s.cluster.Count(503)
+	s.cluster.Count(503, true)
 	s.done()
 }
 
 // OnHead implements httpmsg.Receiver; the answer is dropped as it is read.
 func (s *shadow) OnHead(h *httpmsg.Head, end bool) {
 	if h.Status >= 200 {
-		s.cluster.Count(h.Status)
+		s.cluster.Count(h.Status, true)
 		s.host.ReportCode(h.Status)
 	}
 	if end {

@@ -16,6 +16,7 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/h1"
 	"sluice/internal/h2"
+	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
@@ -214,7 +215,7 @@ func h1Options(m *config.HTTPConnectionManager, l *local) *h1.Options {
 	out := &h1.Options{MaxHeaders: m.MaxHeaders, MaxHeaderBytes: m.MaxHeadersKB << 10, AcceptHTTP10: o.AcceptHTTP10,
 		DefaultHost: o.DefaultHost, AllowAbsoluteURL: o.AllowAbsoluteURL, AllowCustomMethods: o.AllowCustomMethods,
 		EnableTrailers: o.EnableTrailers, AllowChunkedLength: o.AllowChunkedLength, ProperCase: o.ProperCase,
-		PreserveCase: o.PreserveCase, PreserveElseProper: o.PreserveElseProper, ForwardReason: o.ForwardReason, Underscores: h1.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
+		PreserveCase: o.PreserveCase, PreserveElseProper: o.PreserveElseProper, ForwardReason: o.ForwardReason, Underscores: httpmsg.Underscores(m.Underscores), AutoContinue: !m.Proxy100Continue,
 		Pool: l.heads, Counters: &l.codec1}
 	if len(o.IgnoreHTTP11Upgrade) > 0 {
 		out.IgnoreUpgrade = func(v []byte) bool {
@@ -236,7 +237,7 @@ func h2Options(m *config.HTTPConnectionManager, l *local) *h2.Options {
 		MaxHeaderBytes: m.MaxHeadersKB << 10, MaxOutboundFrames: o.MaxOutboundFrames, MaxOutboundControl: o.MaxOutboundControl,
 		MaxConsecutiveEmpty: o.MaxConsecutiveEmpty, MaxPriorityPerStream: o.MaxPriorityPerStream,
 		MaxWindowUpdatePerData: o.MaxWindowUpdatePerData, AllowConnect: o.AllowConnect, StreamErrorOnInvalid: o.StreamErrorOnInvalid,
-		Underscores: h2.Underscores(m.Underscores), Pool: l.streams, Counters: &l.codec2}).WithDefaults(false)
+		Underscores: httpmsg.Underscores(m.Underscores), Pool: l.streams, Counters: &l.codec2}).WithDefaults(false)
 }
 
 // chain is a list of filters, built once.

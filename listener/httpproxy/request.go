@@ -53,6 +53,7 @@ type request struct {
 	lost     int    // bytes of body that are no longer kept
 
 	idle, timeout, perTry, total, whole, backoff worker.Timer
+	meanwhile                                    worker.Timer // to the next record of a request that goes on
 	headTime                                     worker.Timer // of a head on HTTP/2
 
 	headSeen, downEnd, hasTail bool
@@ -83,7 +84,7 @@ func newRequest(l *local) *request {
 	r.up.wait.User = &r.up
 	r.eval = func(dst []byte, f *config.Format) []byte { return l.log.Format.Header(dst, f, &r.rec) }
 	r.evalText = func(dst []byte, f *config.Format) []byte { return l.log.Format.Text(dst, f, &r.rec) }
-	r.idle.Fire, r.timeout.Fire, r.perTry.Fire = r.onIdle, r.onTimeout, r.up.onPerTry
+	r.idle.Fire, r.timeout.Fire, r.perTry.Fire, r.meanwhile.Fire = r.onIdle, r.onTimeout, r.up.onPerTry, r.onLogInterval
 	r.total.Fire, r.whole.Fire, r.backoff.Fire = r.onMaxDuration, r.onRequestTimeout, r.onBackoff
 	r.headTime.Fire = r.onSlowHead
 	r.x.Bind(r)
@@ -171,7 +172,7 @@ func (r *request) slot(i int) *filter.Slot {
 
 func (r *request) noteProtocol(h *httpmsg.Head) {
 	r.headSeen = true
-	if !r.down.HTTP2() && (h.Major == 1 && h.Minor == 0 || h.Major == 0) {
+	if !r.down.HTTP2() && (h.Major != 1 || h.Minor != 1) { // Envoy knows no other
 		r.rec.Protocol = telemetry.HTTP10
 	}
 	r.grpc = route.IsGRPC(h.Get(httpmsg.ContentType))
@@ -180,8 +181,12 @@ func (r *request) noteProtocol(h *httpmsg.Head) {
 	r.upgrade = h.Has(httpmsg.Upgrade) && hasToken(h.Get(httpmsg.Connection), "upgrade")
 }
 
-// headBytes is the size of a head as Envoy counts it: names and values.
+// headBytes is the size of a head as its engine counted it, else that of names and
+// values.
 func headBytes(h *httpmsg.Head) (n int) {
+	if n = h.WireSize(); n > 0 {
+		return n
+	}
 	n = len(h.Method()) + len(h.Path()) + len(h.Authority()) + len(h.Scheme())
 	if len(h.Method()) > 0 {
 		n += len(":method") + len(":path") + len(":authority")
@@ -407,6 +412,8 @@ func (r *request) brokenRequest(reason httpmsg.ResetReason) {
 		body = "Upgrade Required"
 	case 431:
 		body = "Request Header Fields Too Large"
+	case 501:
+		body = "Not Implemented"
 	}
 	if reason.Kind == httpmsg.ResetProtocolError || reason.Kind == httpmsg.ResetHeaderLimit {
 		r.rec.Flags.Set(telemetry.DPE)

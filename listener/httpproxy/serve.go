@@ -46,8 +46,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 		return
 	}
 	if r.proxy.config.AccessLogOnNew {
-		r.rec.LogType = "DownstreamStart"
-		r.local.log.Emit(r.proxy.logs, &r.rec)
+		r.log("DownstreamStart")
 	}
 	r.startTimers()
 	r.decode()
@@ -333,9 +332,13 @@ func (r *request) send(end bool) {
 	r.conn.leaveOnDrain()
 	r.rec.Code = r.resp.Status
 	r.rec.SendHead = r.local.worker.Now()
-	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
 	r.headOut = true
+	r.resp.SetWireSize(0)
 	r.down.SendHead(&r.resp, end)
+	r.rec.DownHeadOut = uint64(headBytes(&r.resp))
+	if r.proxy.config.AccessLogOnTunnel && !end && !r.over && (r.upgrade && r.rec.Code == 101 || r.connect && r.rec.Code/100 == 2) {
+		r.log("DownstreamTunnelSuccessfullyEstablished")
+	}
 	if end {
 		r.finish()
 	}
@@ -377,7 +380,6 @@ func (r *request) emit() {
 		g.Values[cxUpgradesActive]--
 	}
 	g.Values[rqCompleted]++
-	r.rec.LogType = "DownstreamEnd"
 	for i, f := range r.chain.filters {
 		if l, ok := f.(filter.Logger); ok {
 			l.Log(&r.x, r.slot(i))
@@ -386,5 +388,11 @@ func (r *request) emit() {
 			d.Done(&r.x, r.slot(i))
 		}
 	}
+	r.log("DownstreamEnd")
+}
+
+// log writes the record as it is now, as a record of a kind.
+func (r *request) log(kind string) {
+	r.rec.LogType = kind
 	r.local.log.Emit(r.proxy.logs, &r.rec)
 }

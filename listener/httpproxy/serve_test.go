@@ -160,6 +160,43 @@ func TestLargeBodiesBothWays(t *testing.T) {
 	<-done
 }
 
+func TestRequestThatGoesOnIsLoggedByInterval(t *testing.T) {
+	answer := make(chan struct{})
+	up := origin(t, func(http.ResponseWriter, *http.Request) { <-answer })
+	m := hcm(to("/", "a"))
+	m.AccessLogInterval = 10 * time.Millisecond
+	b := start(t, m, static("a", up))
+	c := b.dial()
+	c.send("GET /slow HTTP/1.1\r\nhost: s\r\n\r\n")
+	if l := b.logged(2); !strings.HasPrefix(l[0], "GET /slow 0 - ") || !strings.HasPrefix(l[1], "GET /slow 0 - ") {
+		t.Error(l)
+	}
+	close(answer)
+	c.expect("HTTP/1.1 200 OK\r\n")
+}
+
+func TestTunnelThatTheUpstreamEndsIsLoggedAsTerminated(t *testing.T) {
+	up := origin(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nbye\n")
+		rw.Flush()
+	})
+	m := hcm(to("/", "a"))
+	m.Upgrades = []config.Upgrade{{Type: "websocket", Enabled: true}}
+	b := start(t, m, static("a", up))
+	c := b.dial()
+	c.send("GET /ws HTTP/1.1\r\nhost: s\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n")
+	c.expect("bye\n")
+	if l := b.logged(1); l[0] != "GET /ws 101 UC upstream_reset_after_response_started{connection_termination} 1" {
+		t.Error(l)
+	}
+}
+
 func TestWebSocketTunnelEndsWithTheClient(t *testing.T) {
 	up := origin(t, func(w http.ResponseWriter, r *http.Request) {
 		c, rw, err := http.NewResponseController(w).Hijack()

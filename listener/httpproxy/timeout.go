@@ -41,6 +41,15 @@ func (r *request) startTimers() {
 	if total > 0 {
 		w.Start(&r.total, total)
 	}
+	if m.AccessLogInterval > 0 {
+		w.Start(&r.meanwhile, m.AccessLogInterval)
+	}
+}
+
+// onLogInterval logs a request that goes on.
+func (r *request) onLogInterval() {
+	r.log("DownstreamPeriodic")
+	r.local.worker.Start(&r.meanwhile, r.proxy.config.AccessLogInterval)
 }
 
 // streamLimit is max_stream_duration of a route: for gRPC what the client asked
@@ -258,6 +267,7 @@ func (r *request) stopTimers() {
 	w.Stop(&r.whole)
 	w.Stop(&r.backoff)
 	w.Stop(&r.headTime)
+	w.Stop(&r.meanwhile)
 }
 
 // touch notes activity for the stream idle timeout.

@@ -34,7 +34,7 @@ func (r *request) terminates() bool {
 // request: a client that waits for its tunnel gets the head, as from Envoy, and
 // no content that it could take for the tunnel's.
 func (r *request) handshakeFailed(h *httpmsg.Head) {
-	r.cluster.Count(h.Status)
+	r.cluster.Count(h.Status, r.internal)
 	r.reply(filter.Reply{Status: h.Status, Details: "websocket_handshake_unsuccessful", GRPC: -1, Headers: func(out *httpmsg.Head) {
 		for i := range h.Len() {
 			if id, name, value, ok := h.Field(i); ok && id != httpmsg.ContentLength && id != httpmsg.TransferEncoding {

@@ -191,7 +191,7 @@ func (r *Route) restMatches(q *Request, query []byte) bool {
 		return false
 	}
 	for i := range m.Metadata {
-		if !MetadataMatches(&m.Metadata[i], q.Metadata) {
+		if !m.Metadata[i].Match(q.Metadata) {
 			return false
 		}
 	}

@@ -37,9 +37,6 @@ func (l *Limit) Dec() {
 	}
 }
 
-// Max is the limit.
-func (l *Limit) Max() uint32 { return l.max }
-
 // Count is the number now, 0 when it isn't counted.
 func (l *Limit) Count() int64 { return l.n.Load() }
 
@@ -87,4 +84,13 @@ func (b *Breakers) AllowRetry() bool {
 	active := float64(b.Requests.Count() + b.Pending.Count())
 	limit := max(int64(active*b.Budget.Percent/100), int64(b.Budget.MinConcurrency))
 	return b.Retries.Count() < limit
+}
+
+// PoolsLeft is remaining_cx_pools; without a limit Envoy counts down from the
+// largest number.
+func (b *Breakers) PoolsLeft() uint64 {
+	if b.Pools.max == config.Unlimited {
+		return ^uint64(0) - uint64(b.Pools.Count())
+	}
+	return b.Pools.Remaining()
 }

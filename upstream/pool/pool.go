@@ -7,6 +7,8 @@
 package pool
 
 import (
+	"slices"
+
 	"net/netip"
 	"time"
 
@@ -131,6 +133,7 @@ type Pool struct {
 	connecting  int // streams that connections under way will give
 	draining    bool
 	perHost     func() int // connections of all pools of the host
+	place       *Limit     // max_connection_pools, which the pool counts in; nil: in none
 }
 
 // New makes an empty pool. perHost counts the host's connections.
@@ -143,6 +146,25 @@ func (p *Pool) Conns() int { return len(p.conns) }
 
 // Idle reports that the pool has neither connections nor waiting requests.
 func (p *Pool) Idle() bool { return len(p.conns) == 0 && p.first == nil }
+
+// Busy reports that a request has a stream or waits for one.
+func (p *Pool) Busy() bool {
+	return p.first != nil || slices.ContainsFunc(p.conns, func(c *Conn) bool { return c.streams > 0 })
+}
+
+// TakePlace counts the pool among those of a limit, LeavePlace no more.
+func (p *Pool) TakePlace(l *Limit) {
+	l.Inc()
+	p.place = l
+}
+
+// LeavePlace is explained at TakePlace; it may be called again.
+func (p *Pool) LeavePlace() {
+	if p.place != nil {
+		p.place.Dec()
+		p.place = nil
+	}
+}
 
 // Acquire gets r a stream: at once when a connection has room, else later. Its
 // User is called in either case, once.

@@ -2,6 +2,8 @@ package translate
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -48,8 +50,8 @@ func (s scope) bootstrap(m *bootstrap.Bootstrap) *config.Bootstrap {
 		Node:          node(m.GetNode()),
 		FlushInterval: s.duration("stats_flush_interval", m.GetStatsFlushInterval(), seconds(5)),
 		HeaderPrefix:  m.GetHeaderPrefix(),
-		Runtime:       runtimeLayers(m.GetLayeredRuntime()),
 	}
+	s.at("layered_runtime").runtime(m.GetLayeredRuntime(), out)
 	if out.HeaderPrefix == "" {
 		out.HeaderPrefix = "x-envoy"
 	}
@@ -75,20 +77,7 @@ func (s scope) admin(a *bootstrap.Admin, out *config.Bootstrap) {
 	}
 	addr := s.at("address").address(a.Address, false)
 	out.Admin, out.AdminPipe = addr.IP, addr.Pipe
-}
-
-// runtimeLayers merges the static layers, later ones over earlier ones.
-func runtimeLayers(l *bootstrap.LayeredRuntime) config.Struct {
-	var out config.Struct
-	for _, layer := range l.GetLayers() {
-		for k, v := range structOf(layer.GetStaticLayer()) {
-			if out == nil {
-				out = config.Struct{}
-			}
-			out[k] = v
-		}
-	}
-	return out
+	out.AdminLogs = s.accessLogs("access_log", a.GetAccessLog())
 }
 
 func (s scope) dynamic(d *bootstrap.Bootstrap_DynamicResources, out *config.Bootstrap) {
@@ -267,16 +256,35 @@ func (s scope) stats(m *metrics.StatsConfig, out *config.Bootstrap) {
 	case *metrics.StatsMatcher_ExclusionList:
 		out.StatsMatcher = &config.StatsMatcher{Patterns: s.stringMatches("stats_matcher.exclusion_list.patterns", x.ExclusionList.GetPatterns())}
 	}
-	for _, t := range m.GetStatsTags() {
-		// Envoy's tag regexes are ECMAScript; Istio's use its look-ahead, so
-		// telemetry reads what RE2 can't.
-		tag := config.StatsTag{Name: t.GetTagName(), Regex: t.GetRegex(), Fixed: t.GetFixedValue()}
-		out.StatsTags = append(out.StatsTags, tag)
+	for i, t := range m.GetStatsTags() {
+		if tag, ok := s.index("stats_tags", i).statsTag(t); ok {
+			out.StatsTags = append(out.StatsTags, tag)
+		}
 	}
 	for i, b := range m.GetHistogramBucketSettings() {
 		match := s.index("histogram_bucket_settings", i).at("match").stringMatch(b.GetMatch())
 		out.HistogramBuckets = append(out.HistogramBuckets, config.HistogramBuckets{Match: *match, Buckets: b.GetBuckets()})
 	}
+}
+
+// statsTag takes a tag. One with a name alone means Envoy's own of that name,
+// which names have anyway. Envoy's expressions are ECMAScript; of what RE2 lacks
+// Istio uses the look-ahead for a dot, which what follows it implies.
+func (s scope) statsTag(t *metrics.TagSpecifier) (tag config.StatsTag, ok bool) {
+	tag.Name = t.GetTagName()
+	switch x := t.GetTagValue().(type) {
+	case *metrics.TagSpecifier_FixedValue:
+		tag.Fixed = x.FixedValue
+	case *metrics.TagSpecifier_Regex:
+		var err error
+		if tag.Regex, err = regexp.Compile(strings.ReplaceAll(x.Regex, `(?=\.)`, "")); err != nil {
+			s.at("regex").bad("%v", err)
+			return tag, false
+		}
+	default:
+		return tag, false
+	}
+	return tag, tag.Name != ""
 }
 
 const (

@@ -133,6 +133,7 @@ func (s scope) stripPort(m *hcm.HttpConnectionManager) config.StripPort {
 func (s scope) hcmLogging(m *hcm.HttpConnectionManager, out *config.HTTPConnectionManager) {
 	o := m.GetAccessLogOptions()
 	out.AccessLogOnNew = m.GetFlushAccessLogOnNewRequest() || o.GetFlushAccessLogOnNewRequest()
+	out.AccessLogOnTunnel = o.GetFlushLogOnTunnelSuccessfullyEstablished()
 	out.AccessLogInterval = s.duration("access_log_flush_interval", m.GetAccessLogFlushInterval(), 0)
 	if o.GetAccessLogFlushInterval() != nil {
 		out.AccessLogInterval = s.duration("access_log_options.access_log_flush_interval", o.AccessLogFlushInterval, 0)

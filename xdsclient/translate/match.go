@@ -3,6 +3,7 @@
 package translate
 
 import (
+	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -146,7 +147,7 @@ func (s scope) valueMatch(m *matcher.ValueMatcher, depth int) *config.ValueMatch
 	case *matcher.ValueMatcher_DoubleMatch:
 		switch d := x.DoubleMatch.GetMatchPattern().(type) {
 		case *matcher.DoubleMatcher_Exact:
-			out.Number = &[2]float64{d.Exact, d.Exact}
+			out.Number = &[2]float64{d.Exact, math.Nextafter(d.Exact, math.Inf(1))}
 		case *matcher.DoubleMatcher_Range:
 			out.Number = &[2]float64{d.Range.GetStart(), d.Range.GetEnd()}
 		}

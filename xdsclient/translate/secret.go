@@ -67,7 +67,7 @@ func (s scope) certificate(m *tlsv3.TlsCertificate) *config.Secret {
 	if staple, ok := s.at("ocsp_staple").data(m.GetOcspStaple()); ok {
 		cert.OCSPStaple = staple
 	}
-	return &config.Secret{Certificate: cert, ChainPEM: chain}
+	return &config.Secret{Certificate: cert, ChainPEM: chain, ChainPath: m.GetCertificateChain().GetFilename()}
 }
 
 func keyPair(chain, key []byte) (*tls.Certificate, error) {
@@ -138,7 +138,7 @@ func (s scope) trustedCA(d *core.DataSource, out *config.Validation) {
 		s.bad("failed to load trusted CA certificates: %v", err)
 		return
 	}
-	out.Roots, out.RootsPEM, out.HasTrustAnchor = pool, b, true
+	out.Roots, out.RootsPEM, out.RootsPath, out.HasTrustAnchor = pool, b, d.GetFilename(), true
 }
 
 // roots parses a bundle, of which every certificate must be one.

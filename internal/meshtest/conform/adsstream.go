@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -50,57 +51,47 @@ func (a *ads) remove(s *adsStream) {
 	a.mu.notify()
 }
 
-// StreamAggregatedResources serves a state-of-the-world stream until it is told
-// to end or the proxy ends it.
+// StreamAggregatedResources serves a state-of-the-world stream.
 func (a *ads) StreamAggregatedResources(g discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	s := a.newStream(false)
-	defer a.remove(s)
-	a.work.Go(func() {
-		for {
-			r, err := g.Recv()
-			a.mu.Lock()
-			if err != nil {
-				s.put(nil)
-				a.mu.Unlock()
-				return
-			}
-			if r.Node != nil {
-				a.noteNode(r.Node.Id)
-			}
-			s.take(r, shortName(r.TypeUrl))
-			a.mu.Unlock()
-		}
-	})
-	for m := range s.out {
-		if m == nil || g.Send(m.(*discovery.DiscoveryResponse)) != nil {
-			break
-		}
-	}
-	return nil
+	return serve(s, g.Recv, s.take, g.Send)
 }
 
 // DeltaAggregatedResources serves an incremental stream.
 func (a *ads) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	s := a.newStream(true)
+	return serve(s, g.Recv, s.takeDelta, g.Send)
+}
+
+// request is what requests of both kinds of stream tell.
+type request interface {
+	GetNode() *core.Node
+	GetTypeUrl() string
+}
+
+// serve takes requests and sends responses until it is told to end or the proxy
+// ends the stream.
+func serve[Q request, P proto.Message](s *adsStream, receive func() (Q, error), take func(Q, string), send func(P) error) error {
+	a := s.ads
 	defer a.remove(s)
 	a.work.Go(func() {
 		for {
-			r, err := g.Recv()
+			r, err := receive()
 			a.mu.Lock()
 			if err != nil {
 				s.put(nil)
 				a.mu.Unlock()
 				return
 			}
-			if r.Node != nil {
-				a.noteNode(r.Node.Id)
+			if n := r.GetNode(); n != nil {
+				a.noteNode(n.GetId())
 			}
-			s.takeDelta(r, shortName(r.TypeUrl))
+			take(r, shortName(r.GetTypeUrl()))
 			a.mu.Unlock()
 		}
 	})
 	for m := range s.out {
-		if m == nil || g.Send(m.(*discovery.DeltaDiscoveryResponse)) != nil {
+		if m == nil || send(m.(P)) != nil {
 			break
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"time"
 
@@ -21,76 +20,38 @@ import (
 	pb "google.golang.org/grpc/interop/grpc_testing"
 
 	"sluice/internal/meshtest/netns"
+	"sluice/internal/meshtest/podapp"
 )
 
-// app is what runs in a server pod: HTTP on 8080, gRPC on 7070, an echo on 9000,
-// a server that speaks first on 9001, and TLS of its own on 9443.
-type app struct {
-	name  string
-	http  *http.Server
-	grpc  *grpc.Server
-	ports []net.Listener
+// answers is what the application of a server pod says over HTTP and gRPC.
+type answers struct {
+	name string
 	pb.UnimplementedTestServiceServer
 }
 
-func startApp(ns *netns.Namespace, name string) (*app, error) {
+func startApp(ns *netns.Namespace, name string) (*podapp.App, error) {
 	cert, err := ownCertificate()
 	if err != nil {
 		return nil, err
 	}
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	a := &app{name: name, grpc: grpc.NewServer(), http: &http.Server{Protocols: protocols, ReadHeaderTimeout: 10 * time.Second}}
-	a.http.Handler = a
-	pb.RegisterTestServiceServer(a.grpc, a)
-	for port, serve := range map[string]func(net.Listener){
-		"8080": func(l net.Listener) { _ = a.http.Serve(l) },
-		"7070": func(l net.Listener) { _ = a.grpc.Serve(l) },
-		"9000": func(l net.Listener) { speak(l, "") },
-		"9001": func(l net.Listener) { speak(l, "220 "+name+" speaks first\n") },
-		"9443": func(l net.Listener) {
-			speak(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}}), "")
-		},
-	} {
-		l, err := ns.Listen("0.0.0.0:" + port)
-		if err != nil {
-			a.stop()
-			return nil, err
-		}
-		a.ports = append(a.ports, l)
-		go serve(l) // ends when stop closes l
-	}
-	return a, nil
+	says := &answers{name: name}
+	a := &podapp.App{Name: name, Handler: says, GRPC: grpc.NewServer(), Certificate: &cert}
+	pb.RegisterTestServiceServer(a.GRPC, says)
+	return a, a.Start(ns)
 }
 
-func (a *app) stop() {
-	_ = a.http.Close()
-	a.grpc.Stop()
-	for _, l := range a.ports {
-		l.Close()
-	}
-}
-
-// ServeHTTP says who answers, in which HTTP version, after ?delay=.
-func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if d, err := time.ParseDuration(r.URL.Query().Get("delay")); err == nil {
-		select {
-		case <-time.After(d):
-		case <-r.Context().Done():
-			return
-		}
-	}
+// ServeHTTP says who answers, and in which HTTP version.
+func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s by %s, caller %s", a.name, r.Proto, r.Header.Get("X-Forwarded-Client-Cert"))
 }
 
 // UnaryCall answers with its name.
-func (a *app) UnaryCall(_ context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+func (a *answers) UnaryCall(_ context.Context, r *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	return &pb.SimpleResponse{Payload: r.GetPayload(), Hostname: a.name}, nil
 }
 
 // FullDuplexCall sends each message back.
-func (a *app) FullDuplexCall(s grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error {
+func (a *answers) FullDuplexCall(s grpc.BidiStreamingServer[pb.StreamingOutputCallRequest, pb.StreamingOutputCallResponse]) error {
 	for {
 		m, err := s.Recv()
 		if errors.Is(err, io.EOF) {
@@ -101,20 +62,6 @@ func (a *app) FullDuplexCall(s grpc.BidiStreamingServer[pb.StreamingOutputCallRe
 		if err := s.Send(&pb.StreamingOutputCallResponse{Payload: m.GetPayload()}); err != nil {
 			return err
 		}
-	}
-}
-
-func speak(l net.Listener, greeting string) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() { // ends with its connection
-			defer c.Close()
-			_, _ = io.WriteString(c, greeting)
-			_, _ = io.Copy(c, c)
-		}()
 	}
 }
 

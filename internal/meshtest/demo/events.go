@@ -42,7 +42,7 @@ func orFirst(err error, f func() error) error {
 }
 
 func (s *story) serverDies(ctx context.Context) (err error) {
-	s.pods["b2"].app.stop()
+	s.pods["b2"].app.Stop()
 	s.pods["b2"].app = nil
 	for i := range 40 {
 		status, body, err := s.pods["a"].get(ctx, false, "http://"+serviceVIP+"/", "b", "e-dies-"+strconv.Itoa(i))

@@ -17,6 +17,7 @@ import (
 
 	"sluice/internal/meshtest"
 	"sluice/internal/meshtest/netns"
+	"sluice/internal/meshtest/podapp"
 	"sluice/internal/meshtest/podconfig"
 )
 
@@ -33,7 +34,7 @@ type pod struct {
 	name, ip, account string
 	dir               string
 	sidecar           *exec.Cmd
-	app               *app
+	app               *podapp.App
 }
 
 // world is the mesh and everything that runs in it.
@@ -235,7 +236,7 @@ func (w *world) close() error {
 			_ = p.sidecar.Wait()
 		}
 		if p.app != nil {
-			p.app.stop()
+			p.app.Stop()
 		}
 	}
 	err := w.topology.Close()

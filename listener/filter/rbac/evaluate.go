@@ -7,7 +7,6 @@ package rbac
 import (
 	"bytes"
 	"net/netip"
-	"slices"
 
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
@@ -87,7 +86,7 @@ func match(e *config.RBACExpr, s *Subject) bool {
 	case config.RBACRemoteIP:
 		return contains(e.Prefix, s.Remote)
 	case config.RBACMetadata:
-		return matchMetadata(e.Metadata, s.Dynamic)
+		return e.Metadata.Match(s.Dynamic)
 	case config.RBACHeader:
 		if s.Head == nil {
 			return matchNoHeader(e.Header)
@@ -136,37 +135,6 @@ func matchNoHeader(h *config.HeaderMatch) bool {
 	missing := h.Absent || h.TreatMissingAsEmpty && h.String != nil && h.String.Match("")
 	if h.Present || h.Absent || h.TreatMissingAsEmpty {
 		return missing != h.Invert
-	}
-	return false
-}
-
-func matchMetadata(m *config.MetadataMatch, d config.Metadata) bool {
-	v, ok := d.Lookup(m.Namespace, m.Path...)
-	return (m.Value != nil && matchValue(m.Value, v, ok)) != m.Invert
-}
-
-func matchValue(m *config.ValueMatch, v config.Value, present bool) bool {
-	switch {
-	case m.Present != nil:
-		return present == *m.Present
-	case len(m.Or) > 0:
-		return slices.ContainsFunc(m.Or, func(o config.ValueMatch) bool { return matchValue(&o, v, present) })
-	case !present:
-		return false
-	case m.Null:
-		return v == nil
-	case m.String != nil:
-		s, ok := v.(string)
-		return ok && m.String.Match(s)
-	case m.Bool != nil:
-		b, ok := v.(bool)
-		return ok && b == *m.Bool
-	case m.Number != nil:
-		n, ok := v.(float64)
-		return ok && (n == m.Number[0] || n >= m.Number[0] && n < m.Number[1])
-	case m.List != nil:
-		l, _ := v.(config.List)
-		return slices.ContainsFunc(l, func(x config.Value) bool { return matchValue(m.List, x, true) })
 	}
 	return false
 }
