@@ -24,6 +24,7 @@ type Local struct {
 	heads    *httpmsg.Pool
 	streams  *h2.Pool
 	seed     uint64
+	metadata map[config.Packed]*Metadata
 }
 
 func newLocal(c *Clusters, i int, w *worker.Worker) *Local {
@@ -33,29 +34,35 @@ func newLocal(c *Clusters, i int, w *worker.Worker) *Local {
 
 // Get gives a cluster, nil when there is none of that name. The result stays
 // usable when the cluster is replaced meanwhile.
-func (l *Local) Get(name string) *Cluster { return l.clusters[name] }
+func (l *Local) Get(name string) *Cluster {
+	if c := l.clusters[name]; c != nil {
+		return c
+	}
+	return l.firstUse(name)
+}
 
 // Heads is the pool of message heads of the worker's upstream engines.
 func (l *Local) Heads() *httpmsg.Pool { return l.heads }
 
 // Cluster is one cluster on one worker.
 type Cluster struct {
-	Config  *config.Cluster
-	Stat    string // alt_stat_name, or the name
-	Stats   []uint64
-	Service *telemetry.Service // istio.services[0] of the metadata, nil without
-	local   *Local
-	shared  *shared
-	group   *telemetry.Group
-	hosts   []*Host
-	bal     []*balance.Host
-	byKey   map[string]*Host
-	set     *balance.Set
-	sub     *subsets // nil: the cluster isn't divided
-	weights []uint32
-	pools   pool.Cluster
-	dst     *originalDst
-	codecs  *codecs
+	Config   *config.Cluster
+	Stat     string // alt_stat_name, or the name
+	Stats    []uint64
+	Metadata config.Metadata
+	Service  *telemetry.Service // istio.services[0] of the metadata, nil without
+	local    *Local
+	shared   *shared
+	group    *telemetry.Group
+	hosts    []*Host
+	bal      []*balance.Host
+	byKey    map[string]*Host
+	set      *balance.Set
+	sub      *subsets // nil: the cluster isn't divided
+	weights  []uint32
+	pools    pool.Cluster
+	dst      *originalDst
+	codecs   *codecs
 }
 
 // codecs are the statistics of a cluster's codecs; they outlive its changes.
@@ -88,7 +95,11 @@ func (l *Local) set(name string, sh *shared, cfg *config.Cluster, hosts []*hostS
 }
 
 func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cluster) *Cluster {
-	c := &Cluster{Config: cfg, Stat: sh.stat, Stats: l.hidden, local: l, shared: sh, byKey: make(map[string]*Host), Service: service(cfg)}
+	c := &Cluster{Config: cfg, Stat: cfg.AltStatName, Stats: l.hidden, local: l, shared: sh, byKey: make(map[string]*Host), Metadata: cfg.Metadata.Unpack()}
+	if c.Stat == "" {
+		c.Stat = name
+	}
+	c.Service = service(c.Metadata)
 	if c.codecs = new(codecs); old != nil {
 		c.codecs = old.codecs
 	}
@@ -97,7 +108,7 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 	case old != nil && old.group != nil:
 		c.group = old.group
 	case l.index < len(set) && (l.all.opts.Keep == nil || l.all.opts.Keep(name)):
-		c.group = set[l.index].Add("cluster", sh.stat, pool.Stats())
+		c.group = set[l.index].Add("cluster", c.Stat, pool.Stats())
 	}
 	if c.group != nil {
 		c.Stats = c.group.Values
@@ -120,8 +131,8 @@ func (l *Local) newCluster(name string, sh *shared, cfg *config.Cluster, old *Cl
 	return c
 }
 
-func service(cfg *config.Cluster) *telemetry.Service {
-	v, _ := cfg.Metadata.Lookup("istio", "services")
+func service(m config.Metadata) *telemetry.Service {
+	v, _ := m.Lookup("istio", "services")
 	list, _ := v.(config.List)
 	if len(list) == 0 {
 		return nil

@@ -42,32 +42,43 @@ type Clusters struct {
 	nextID   atomic.Uint64
 	contexts sync.Map // *config.UpstreamTLS → *tlsconn.ClientContext
 
+	shared sync.Map // name → *shared; changed under mu, read by workers at a cluster's first use
+	timed  sync.Map // *shared → nil: those with names to resolve or hosts to sweep
 	mu     sync.Mutex
-	shared map[string]*shared
+	whole  *config.Snapshot // the last complete one applied
 	wake   chan struct{}
 	busy   sync.WaitGroup
 }
 
-// shared is what the workers' parts of a cluster have in common.
+// shared is what the workers' parts of a cluster have in common. It is changed
+// under Clusters.mu, and what follows mu under both: a worker that begins to use
+// the cluster holds mu alone.
 type shared struct {
-	name     string // of the cluster; unlike config, any goroutine may read it
-	config   *config.Cluster
-	given    *config.Cluster // as Apply got it
-	stat     string
+	name  string          // of the cluster
+	given *config.Cluster // as Apply got it
+
+	mu     sync.Mutex
+	config *config.Cluster
+	gone   bool
+	*inUse // nil: the cluster is dormant
+}
+
+// inUse is what a cluster needs once a worker has it.
+type inUse struct {
+	users    []*Local // workers that have the cluster
 	breakers [2]pool.Breakers
-	hosts    []*hostState // control side; workers get copies of the slice header
+	hosts    []*hostState // workers get copies of the slice header
 	weights  []uint32
 	outlier  *outlier
 	resolved map[string]*resolution // of DNS clusters, by host name
 	stats    sharedStats
-	gone     bool
 }
 
 type sharedStats struct{ updates, failures, changes atomic.Uint64 }
 
 // New makes an empty set of clusters. It starts nothing.
 func New(o Options) *Clusters {
-	c := &Clusters{opts: o, shared: make(map[string]*shared), wake: make(chan struct{}, 1)}
+	c := &Clusters{opts: o, wake: make(chan struct{}, 1)}
 	if o.Log == nil {
 		c.opts.Log = slog.New(slog.DiscardHandler)
 	}
@@ -83,22 +94,19 @@ func New(o Options) *Clusters {
 // Local is the part of a worker, to be used on it only.
 func (c *Clusters) Local(worker int) *Local { return c.locals[worker] }
 
-// Apply makes the clusters of s the current ones: new ones are there and
-// changed ones replaced on every worker when it returns. Clusters and endpoints
+// Apply makes the clusters of s the current ones: new ones can be used and
+// changed ones are replaced on every worker when it returns. Clusters and endpoints
 // that didn't change keep their pools, outlier state and counts; what is gone
 // drains. It returns early only when ctx ends.
 func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
 	c.mu.Lock()
 	var done sync.WaitGroup
-	for name, next := range s.Clusters {
-		c.applyOne(name, next, &done)
+	if s.Base == nil || s.Base != c.whole {
+		c.applyWhole(s.Whole(), &done)
 	}
-	for name, sh := range c.shared {
-		if s.Clusters[name] == nil {
-			sh.gone = true
-			delete(c.shared, name)
-			c.forget(sh.config)
-			c.each(&done, func(l *Local) { l.remove(name) })
+	if s.Base != nil {
+		for name, next := range s.Clusters {
+			c.applyOne(name, next, &done)
 		}
 	}
 	c.mu.Unlock()
@@ -114,31 +122,58 @@ func (c *Clusters) Apply(ctx context.Context, s *config.Snapshot) error {
 	}
 }
 
+// applyWhole makes the clusters of a complete snapshot the current ones.
+func (c *Clusters) applyWhole(s *config.Snapshot, done *sync.WaitGroup) {
+	c.whole = s
+	for name, next := range s.Clusters {
+		c.applyOne(name, next, done)
+	}
+	c.shared.Range(func(name, x any) bool {
+		if s.Clusters[name.(string)] == nil {
+			sh := x.(*shared)
+			users := c.retire(sh, nil)
+			post(users, done, func(l *Local) { l.remove(sh.name) })
+		}
+		return true
+	})
+}
+
 func (c *Clusters) applyOne(name string, next *config.Cluster, done *sync.WaitGroup) {
-	have := c.shared[name]
+	var have *shared
+	if x, ok := c.shared.Load(name); ok {
+		have = x.(*shared)
+	}
 	switch {
 	case have != nil && have.given == next:
 		return
 	case have != nil && have.config.Hash == next.Hash && next.Hash != 0:
-		// The same cluster: what identifies pools stays what it was.
-		same := *next
-		same.TLS, same.SocketMatches = have.config.TLS, have.config.SocketMatches
-		unchanged := sameLoad(have.config.Load, next.Load)
-		have.config = &same
-		if unchanged {
-			have.given = next
+		have.given = next
+		if !have.renew(next) {
 			return
 		}
 	default:
-		if have != nil {
-			have.gone = true
-			c.forget(have.config)
-		}
-		have = newShared(name, next)
-		c.shared[name] = have
+		have = c.enter(&shared{name: name, given: next, config: next}, have)
 	}
-	have.given = next
 	c.rebuild(have, done)
+}
+
+// renew takes over another version of the same cluster, and says whether its
+// endpoints are others. What identifies pools stays what it was.
+func (sh *shared) renew(next *config.Cluster) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	have := sh.config
+	if next.TLS != have.TLS || !sameSockets(next.SocketMatches, have.SocketMatches) {
+		same := *next
+		same.TLS, same.SocketMatches = have.TLS, have.SocketMatches
+		next = &same
+	}
+	sh.config = next
+	return !sameLoad(have.Load, next.Load)
+}
+
+func sameSockets(a, b []config.SocketMatch) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // forget drops the TLS contexts of a cluster that is gone; connections under
@@ -154,49 +189,28 @@ func sameLoad(a, b *config.LoadAssignment) bool {
 	return a == b || a != nil && b != nil && a.Hash == b.Hash && a.Hash != 0
 }
 
-func newShared(name string, cfg *config.Cluster) *shared {
-	sh := &shared{name: name, config: cfg, stat: cfg.AltStatName}
-	if sh.stat == "" {
-		sh.stat = name
+// rebuild makes the host list of sh anew, keeping hosts that stay, and hands it
+// to the workers that use it.
+func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
+	sh.mu.Lock()
+	if sh.inUse == nil {
+		sh.mu.Unlock()
+		return
 	}
-	for i := range sh.breakers {
-		b := cfg.Breakers[i]
-		if b == (config.Breaker{}) { // built by hand: Envoy's defaults
-			b = config.Breaker{Connections: 1024, Pending: 1024, Requests: 1024, Retries: 3, Pools: config.Unlimited,
-				PerHostConnections: config.Unlimited}
-		}
-		sh.breakers[i].Configure(&b)
-	}
-	if cfg.Outlier != nil {
-		sh.outlier = &outlier{config: cfg.Outlier}
-	}
-	return sh
+	sh.list()
+	users, hosts, weights, cfg := sh.users, sh.hosts, sh.weights, sh.config
+	sh.mu.Unlock()
+	post(users, done, func(l *Local) { l.set(sh.name, sh, cfg, hosts, weights) })
 }
 
-// rebuild makes the host list of sh anew, keeping hosts that stay, and hands it
-// to the workers.
-func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
+// list makes the hosts from the endpoints, under mu.
+func (sh *shared) list() {
 	old := make(map[string]*hostState, len(sh.hosts))
 	for _, h := range sh.hosts {
 		old[h.key] = h
 	}
 	before := sh.hosts
-	sh.hosts, sh.weights = nil, nil
-	now := time.Now()
-	if a := sh.config.Load; a != nil {
-		for li := range a.Localities {
-			l := &a.Localities[li]
-			sh.weights = append(sh.weights, l.Weight)
-			for ei := range l.Endpoints {
-				for _, h := range sh.expand(&l.Endpoints[ei], l, li, now) {
-					if o := old[h.key]; o != nil {
-						h.inherit(o)
-					}
-					sh.hosts = append(sh.hosts, h)
-				}
-			}
-		}
-	}
+	sh.hosts, sh.weights = sh.expandAll(old)
 	if sh.config.Type == config.EDS {
 		sh.stats.updates.Add(1)
 	}
@@ -204,8 +218,29 @@ func (c *Clusters) rebuild(sh *shared, done *sync.WaitGroup) {
 	if sh.outlier != nil {
 		sh.outlier.follow(sh.hosts)
 	}
-	name, hosts, weights, cfg := sh.config.Name, sh.hosts, sh.weights, sh.config
-	c.each(done, func(l *Local) { l.set(name, sh, cfg, hosts, weights) })
+}
+
+// expandAll gives the hosts of all endpoints, and the localities' weights; hosts
+// that are in old keep what happened to them.
+func (sh *shared) expandAll(old map[string]*hostState) (hosts []*hostState, weights []uint32) {
+	a := sh.config.Load
+	if a == nil {
+		return nil, nil
+	}
+	now := time.Now()
+	for li := range a.Localities {
+		l := &a.Localities[li]
+		weights = append(weights, l.Weight)
+		for ei := range l.Endpoints {
+			for _, h := range sh.expand(&l.Endpoints[ei], l, li, now) {
+				if o := old[h.key]; o != nil {
+					h.inherit(o)
+				}
+				hosts = append(hosts, h)
+			}
+		}
+	}
+	return hosts, weights
 }
 
 // changes counts the priorities whose hosts aren't the same any more: Envoy
@@ -233,9 +268,9 @@ func changes(old, hosts []*hostState) uint64 {
 	return uint64(len(changed))
 }
 
-// each runs f on every worker; done may be nil.
-func (c *Clusters) each(done *sync.WaitGroup, f func(*Local)) {
-	for _, l := range c.locals {
+// post runs f on the workers of users; done may be nil.
+func post(users []*Local, done *sync.WaitGroup, f func(*Local)) {
+	for _, l := range users {
 		if done != nil {
 			done.Add(1)
 		}
@@ -277,26 +312,17 @@ func (c *Clusters) step(ctx context.Context, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := time.Hour
-	for _, sh := range c.shared {
+	c.timed.Range(func(x, _ any) bool {
+		sh := x.(*shared)
 		if sh.outlier != nil {
 			next = min(next, c.sweep(sh, now))
 		}
-		if sh.config.Type == config.StrictDNS || sh.config.Type == config.LogicalDNS {
+		if sh.named() {
 			next = min(next, c.resolveDue(ctx, sh, now))
 		}
-	}
+		return true
+	})
 	return max(next, time.Millisecond)
-}
-
-// Names lists the clusters now.
-func (c *Clusters) Names() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := make([]string, 0, len(c.shared))
-	for n := range c.shared {
-		out = append(out, n)
-	}
-	return out
 }
 
 // Members counts the hosts, and those of them that are healthy or degraded.

@@ -59,7 +59,7 @@ func eventually(t *testing.T, c *Clusters, name string, want ...string) {
 }
 
 func named(kind config.DiscoveryType) *config.Snapshot {
-	c := &config.Cluster{Meta: config.Meta{Name: "dns"}, Type: kind, Load: &config.LoadAssignment{Localities: []config.Locality{{
+	c := &config.Cluster{Meta: config.Meta{Name: "dns"}, ClusterOptions: &config.ClusterOptions{Type: kind}, Load: &config.LoadAssignment{Localities: []config.Locality{{
 		Endpoints: []config.Endpoint{{Address: config.Address{Hostname: "svc.test", Port: 80}, Weight: 1}}}}}}
 	return &config.Snapshot{Clusters: map[string]*config.Cluster{"dns": c}}
 }
@@ -107,7 +107,7 @@ func TestEjectionStaysWithinItsLimits(t *testing.T) {
 		{"75 percent of five", 5, 75, false, 3}, {"all", 3, 100, false, 3},
 	} {
 		x := &outlier{config: &config.Outlier{Enforce5xx: 100, MaxEjectionPercent: c.percent, AlwaysEjectOne: c.always, BaseEjection: time.Second}}
-		sh := &shared{config: &config.Cluster{Meta: config.Meta{Name: "x"}}, outlier: x}
+		sh := &shared{config: &config.Cluster{Meta: config.Meta{Name: "x"}, ClusterOptions: &config.ClusterOptions{}}, inUse: &inUse{outlier: x}}
 		all := New(Options{})
 		for range c.hosts {
 			x.hosts = append(x.hosts, &hostState{health: &hostHealth{}})
@@ -123,7 +123,7 @@ func TestEjectionStaysWithinItsLimits(t *testing.T) {
 
 func TestConnectRefusals(t *testing.T) {
 	c := running(t, nil)
-	s := &config.Snapshot{Clusters: map[string]*config.Cluster{"empty": {Meta: config.Meta{Name: "empty"}}}}
+	s := &config.Snapshot{Clusters: map[string]*config.Cluster{"empty": {Meta: config.Meta{Name: "empty"}, ClusterOptions: &config.ClusterOptions{}}}}
 	if err := c.Apply(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}

@@ -33,17 +33,30 @@ type HostStatus struct {
 func (c *Clusters) Describe() []ClusterStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]ClusterStatus, 0, len(c.shared))
-	for _, sh := range c.shared {
-		s := ClusterStatus{Config: sh.config}
-		for _, h := range sh.hosts {
-			s.Hosts = append(s.Hosts, sh.describe(h))
-		}
-		sort.SliceStable(s.Hosts, func(i, j int) bool { return s.Hosts[i].Priority < s.Hosts[j].Priority })
-		out = append(out, s)
-	}
+	var out []ClusterStatus
+	c.shared.Range(func(_, x any) bool {
+		out = append(out, x.(*shared).status())
+		return true
+	})
 	sort.Slice(out, func(i, j int) bool { return out[i].Config.Name < out[j].Config.Name })
 	return out
+}
+
+func (sh *shared) status() ClusterStatus {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := ClusterStatus{Config: sh.config}
+	var hosts []*hostState
+	if sh.inUse != nil {
+		hosts = sh.hosts
+	} else {
+		hosts, _ = sh.expandAll(nil)
+	}
+	for _, h := range hosts {
+		s.Hosts = append(s.Hosts, sh.describe(h))
+	}
+	sort.SliceStable(s.Hosts, func(i, j int) bool { return s.Hosts[i].Priority < s.Hosts[j].Priority })
+	return s
 }
 
 func (sh *shared) describe(h *hostState) HostStatus {

@@ -14,7 +14,7 @@ import (
 
 // hostState is one endpoint, shared by the workers.
 type hostState struct {
-	key      string // address, transport choice and metadata identity
+	key      string // address and transport choice
 	endpoint *config.Endpoint
 	addr     netip.AddrPort
 	pipe     string
@@ -64,6 +64,9 @@ func (sh *shared) expandName(base hostState, now time.Time) (out []*hostState) {
 	if base.hostname == "" {
 		base.hostname = e.Address.Hostname
 	}
+	if sh.inUse == nil {
+		return nil // nothing looks its names up
+	}
 	r := sh.resolved[e.Address.Hostname]
 	if r == nil {
 		return nil
@@ -81,7 +84,7 @@ func (sh *shared) expandName(base hostState, now time.Time) (out []*hostState) {
 }
 
 func (h hostState) ready(now time.Time) *hostState {
-	h.key = h.name + "|" + h.endpoint.TLSMode
+	h.key = h.name + "|" + tlsMode(h.endpoint.Metadata)
 	h.since = now
 	h.health = &hostHealth{firstSince: now}
 	return &h
@@ -96,8 +99,9 @@ func (h *hostState) inherit(o *hostState) {
 type Host struct {
 	balance.Host
 	Endpoint *config.Endpoint
-	Name     string // address, as logs show it
-	Hostname string // "" when it has none
+	Metadata *Metadata // of the endpoint; never nil
+	Name     string    // address, as logs show it
+	Hostname string    // "" when it has none
 	Addr     netip.AddrPort
 	state    *hostState
 	cluster  *Cluster
@@ -115,12 +119,13 @@ func (c *Cluster) newHost(s *hostState) *Host {
 // refresh takes over a new version of the endpoint.
 func (h *Host) refresh(s *hostState) {
 	h.state, h.Endpoint, h.Name, h.Hostname, h.Addr = s, s.endpoint, s.name, s.hostname, s.addr
+	h.Metadata = h.cluster.local.Metadata(s.endpoint)
 	h.Weight, h.Priority, h.Locality = max(1, s.endpoint.Weight), s.priority, s.locality
 	h.HashKey = s.name
 	if c := h.cluster.Config; s.hostname != "" && (c.RingHash.UseHostname || c.LBCommon.HostnameForHash) {
 		h.HashKey = s.hostname
 	}
-	if k, ok := s.endpoint.LB["hash_key"].(string); ok {
+	if k, ok := h.Metadata.LB["hash_key"].(string); ok {
 		h.HashKey = k
 	}
 	h.rate()
@@ -163,16 +168,16 @@ func (h *Host) transport() (*config.UpstreamTLS, *config.ProxyHeader) {
 func (h *Host) match() int {
 	list := h.cluster.Config.SocketMatches
 	for i := range list {
-		if fits(list[i].Match, h.Endpoint.SocketKV) {
+		if fits(list[i].Match, h.Metadata.sockets) {
 			return i
 		}
 	}
 	return -1
 }
 
-func fits(want, have map[string]string) bool {
+func fits(want map[string]string, have config.Struct) bool {
 	for k, v := range want {
-		if have[k] != v {
+		if text, _ := have[k].(string); text != v {
 			return false
 		}
 	}

@@ -44,7 +44,7 @@ func (c *Cluster) divide() {
 		for i := range o.Selectors {
 			s.place(h, i, nil, 0, members)
 		}
-		if contains(h.Endpoint.LB, o.Default) {
+		if contains(h.Metadata.LB, o.Default) {
 			standard = append(standard, &h.Host)
 		}
 	}
@@ -67,7 +67,7 @@ func (s *subsets) place(h *Host, selector int, key []byte, at int, members map[s
 		}
 		return
 	}
-	v, ok := h.Endpoint.LB[keys[at]]
+	v, ok := h.Metadata.LB[keys[at]]
 	if !ok {
 		return
 	}

@@ -38,9 +38,9 @@ func TestSubsetOfTheWantedMetadata(t *testing.T) {
 			kv{"version": "v9", "fallback_list": config.List{kv{"version": "v8"}, kv{"version": "v2"}}}, "c"},
 	} {
 		c.lb.Selectors = selectors
-		cl := &Cluster{Config: &config.Cluster{Subset: &c.lb}, local: &Local{seed: 1}}
+		cl := &Cluster{Config: &config.Cluster{ClusterOptions: &config.ClusterOptions{Subset: &c.lb}}, local: &Local{seed: 1}}
 		for _, name := range []string{"a", "b", "c", "d"} {
-			h := &Host{Name: name, Endpoint: &config.Endpoint{LB: endpoints[name]}, state: &hostState{endpoint: &config.Endpoint{}, health: &hostHealth{}}}
+			h := &Host{Name: name, Metadata: &Metadata{LB: endpoints[name]}, state: &hostState{endpoint: &config.Endpoint{}, health: &hostHealth{}}}
 			h.cluster, h.Weight = cl, 1
 			cl.hosts = append(cl.hosts, h)
 		}

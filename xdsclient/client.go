@@ -95,7 +95,7 @@ type Client struct {
 	timers   map[string]timer
 	stats    map[string]uint64
 	late     map[string]uint64   // route tables that didn't come in time, by name
-	users    map[string][]string // clusters by the assignment they take
+	users    map[string][]string // clusters by the assignment they take, where that has another name
 	// endpointsOnly are the assignments of the response in hand, nil when it has
 	// anything else.
 	endpointsOnly map[string]bool
@@ -336,14 +336,27 @@ func (c *Client) relink() {
 		held.Listeners = c.heldBack(held.Listeners)
 		out = &held
 	}
-	if !sameSnapshot(c.applied, out) {
+	c.adopt()
+	switch same := sameSnapshot(c.applied, out); {
+	case !same:
 		c.applied = out
 		c.opts.Apply(out)
+	case out == c.snapshot:
+		c.snapshot = c.applied // one copy is enough
 	}
 	if c.facts != before {
 		c.changed()
 	}
 	c.resubscribe()
+}
+
+// adopt keeps one value of a cluster, as linked, where that is what was accepted.
+func (c *Client) adopt() {
+	for name, x := range c.snapshot.Clusters {
+		if a := c.accepted.Clusters[name]; a != nil && a.Hash == x.Hash {
+			c.accepted.Clusters[name] = x
+		}
+	}
 }
 
 // heldBack gives the listeners that may serve before the first configuration is
@@ -366,7 +379,7 @@ func (c *Client) relinkEndpoints(assignments map[string]bool) {
 	}
 	var clusters []string
 	for a := range assignments {
-		clusters = append(clusters, c.users[a]...)
+		clusters = append(clusters, c.usersOf(a)...)
 	}
 	next := link.Endpoints(c.snapshot, &c.accepted, clusters)
 	if next != c.snapshot {
@@ -375,11 +388,20 @@ func (c *Client) relinkEndpoints(assignments map[string]bool) {
 	}
 }
 
-// index notes which clusters take which assignment.
+// usersOf gives the clusters that take an assignment: usually the one of its name.
+func (c *Client) usersOf(assignment string) []string {
+	users := c.users[assignment]
+	if x := c.cluster(assignment); x != nil && x.Type == config.EDS && x.EDSName == assignment {
+		users = append(slices.Clip(users), assignment)
+	}
+	return users
+}
+
+// index notes which clusters take an assignment of another name.
 func (c *Client) index() {
-	c.users = make(map[string][]string, len(c.accepted.Clusters))
+	c.users = map[string][]string{}
 	c.eachCluster(func(x *config.Cluster) {
-		if x.Type == config.EDS {
+		if x.Type == config.EDS && x.EDSName != x.Name {
 			c.users[x.EDSName] = append(c.users[x.EDSName], x.Name)
 		}
 	})
@@ -477,7 +499,7 @@ func (c *Client) cluster(name string) *config.Cluster {
 
 // sameSnapshot compares by pointers, which link keeps for the unchanged.
 func sameSnapshot(a, b *config.Snapshot) bool {
-	if a == nil || len(a.Listeners) != len(b.Listeners) || a.Names != b.Names {
+	if a == nil || a.Base != b.Base || len(a.Listeners) != len(b.Listeners) || a.Names != b.Names {
 		return false
 	}
 	for i := range a.Listeners {

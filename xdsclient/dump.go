@@ -147,7 +147,7 @@ func (d *dumper) clusters() proto.Message {
 	warming := d.warming(true)
 	d.each(cds, func(name string, x *kept) {
 		e := &admin.ClustersConfigDump_DynamicCluster{
-			VersionInfo: x.version, Cluster: clone(x.body), LastUpdated: timestamppb.New(x.at),
+			VersionInfo: x.version, Cluster: d.client.kinds[cds].body(x), LastUpdated: timestamppb.New(x.at),
 		}
 		switch {
 		case x.body == nil:
@@ -178,7 +178,7 @@ func (d *dumper) listeners() proto.Message {
 	warming := d.warming(false)
 	d.each(lds, func(name string, x *kept) {
 		e := &admin.ListenersConfigDump_DynamicListener{Name: name, ErrorState: failureState(x.failed)}
-		state := &admin.ListenersConfigDump_DynamicListenerState{VersionInfo: x.version, Listener: clone(x.body), LastUpdated: timestamppb.New(x.at)}
+		state := &admin.ListenersConfigDump_DynamicListenerState{VersionInfo: x.version, Listener: d.client.kinds[lds].body(x), LastUpdated: timestamppb.New(x.at)}
 		switch {
 		case x.body == nil:
 		case warming[name]:
@@ -206,7 +206,7 @@ func (d *dumper) routes() proto.Message {
 	}
 	d.each(lds, func(_ string, x *kept) {
 		var m listener.Listener
-		if x.body != nil && x.body.UnmarshalTo(&m) == nil {
+		if b := d.client.kinds[lds].body(x); b != nil && b.UnmarshalTo(&m) == nil {
 			d.inline(&m, timestamppb.New(x.at), out)
 		}
 	})
@@ -215,7 +215,7 @@ func (d *dumper) routes() proto.Message {
 			return
 		}
 		out.DynamicRouteConfigs = append(out.DynamicRouteConfigs, &admin.RoutesConfigDump_DynamicRouteConfig{
-			VersionInfo: x.version, RouteConfig: clone(x.body), LastUpdated: timestamppb.New(x.at),
+			VersionInfo: x.version, RouteConfig: d.client.kinds[rds].body(x), LastUpdated: timestamppb.New(x.at),
 		})
 	})
 	return out
@@ -250,7 +250,7 @@ func (d *dumper) endpoints() proto.Message {
 	}
 	d.each(cds, func(_ string, x *kept) {
 		var m clusterv3.Cluster
-		if x.body == nil || x.body.UnmarshalTo(&m) != nil {
+		if b := d.client.kinds[cds].body(x); b == nil || b.UnmarshalTo(&m) != nil {
 			return
 		}
 		if a := d.assignment(&m); a != nil {
@@ -267,7 +267,7 @@ func (d *dumper) assignment(m *clusterv3.Cluster) *anypb.Any {
 			name = m.GetName()
 		}
 		if x := d.client.kinds[eds].kept[name]; x != nil {
-			return clone(x.body)
+			return d.client.kinds[eds].body(x)
 		}
 		return nil
 	}
@@ -286,7 +286,7 @@ func (d *dumper) extensions() proto.Message {
 	d.each(ecds, func(_ string, x *kept) {
 		if x.body != nil {
 			out.EcdsFilters = append(out.EcdsFilters, &admin.EcdsConfigDump_EcdsFilterConfig{
-				VersionInfo: x.version, EcdsFilter: clone(x.body), LastUpdated: timestamppb.New(x.at),
+				VersionInfo: x.version, EcdsFilter: d.client.kinds[ecds].body(x), LastUpdated: timestamppb.New(x.at),
 			})
 		}
 	})

@@ -60,6 +60,7 @@ type kindState struct {
 	nonce   string // of the last answer on this stream
 	pending []ack  // held back
 	kept    map[string]*kept
+	archive archive
 	named   map[uint64]string // names by content, for forms that don't tell them
 	// The last refusal and when; empty when the last answer was taken.
 	refusal   string
@@ -84,7 +85,7 @@ func (k *kindState) updated(name string) *updates {
 
 // kept is a received resource as it came, for resuming and for config_dump.
 type kept struct {
-	body    *anypb.Any // the accepted one; nil when none was
+	body    []byte // the accepted one, as the archive keeps it; nil when none was
 	version string
 	hash    uint64
 	at      time.Time
@@ -116,7 +117,7 @@ func (k *kindState) refusedBefore(name string, hash uint64) *failed {
 }
 
 func newKindState(k kind) *kindState {
-	return &kindState{kind: k, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, named: map[uint64]string{}, counts: map[string]*updates{}}
+	return &kindState{kind: k, archive: archive{closed: k == sds}, names: map[string]bool{}, idle: map[string]time.Time{}, kept: map[string]*kept{}, named: map[uint64]string{}, counts: map[string]*updates{}}
 }
 
 // hold gives the record of a name, making it.
@@ -127,4 +128,12 @@ func (k *kindState) hold(name string) *kept {
 		k.kept[name] = r
 	}
 	return r
+}
+
+// body gives an accepted resource as it came, nil when there is none.
+func (k *kindState) body(x *kept) *anypb.Any {
+	if x.body == nil {
+		return nil
+	}
+	return &anypb.Any{TypeUrl: k.kind.url(), Value: k.archive.unpack(x.body)}
 }

@@ -81,7 +81,7 @@ func TestPushOfManyEndpointsIsAppliedWithinASecond(t *testing.T) {
 	} else {
 		t.Logf("a push of %d assignments of 5: %v", n, took)
 	}
-	if got := c.snapshot.Clusters["outbound|80||svc-7.demo.svc.cluster.local"].Load.Localities[0].Endpoints[0].Address.IP.Port(); got != 82 {
+	if got := c.snapshot.Cluster("outbound|80||svc-7.demo.svc.cluster.local").Load.Localities[0].Endpoints[0].Address.IP.Port(); got != 82 {
 		t.Errorf("port %d", got)
 	}
 }

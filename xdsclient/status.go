@@ -110,7 +110,7 @@ func (c *Client) statistics() map[string]uint64 {
 	out["cluster_manager.warming_clusters"] = uint64(len(clusters))
 	out["listener_manager.total_listeners_warming"] = uint64(len(listeners))
 	if c.snapshot != nil {
-		out["cluster_manager.active_clusters"] = uint64(len(c.snapshot.Clusters))
+		out["cluster_manager.active_clusters"] = uint64(len(c.snapshot.Whole().Clusters))
 		out["listener_manager.total_listeners_active"] = uint64(len(c.snapshot.Listeners))
 	}
 	out["cluster_manager.cluster_added"] += uint64(len(c.accepted.Static.Clusters))

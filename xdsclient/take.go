@@ -118,6 +118,11 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 	if name != "" {
 		d.name = name
 	}
+	if v, ok := value.(*config.LoadAssignment); ok {
+		if x := c.cluster(name); x != nil {
+			v.Name, d.name = x.Name, x.Name // one string of a cluster and its endpoints
+		}
+	}
 	if err != nil {
 		return d, err
 	}
@@ -138,10 +143,12 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) bool {
 	}
 	x := k.hold(d.name)
 	x.failed = nil
-	u := k.updated(d.name)
-	u.success++
-	if d.value != nil {
-		u.reload++
+	if !k.kind.wildcard() { // of those only the whole type is counted
+		u := k.updated(d.name)
+		u.success++
+		if d.value != nil {
+			u.reload++
+		}
 	}
 	version := d.version
 	if a.full {
@@ -150,8 +157,10 @@ func (c *Client) accept(k *kindState, d decoded, a *answer) bool {
 	x.version = version
 	if d.value != nil {
 		delete(k.named, x.hash)
-		x.body, x.hash, x.at = d.body, d.hash, c.opts.Now()
-		k.named[d.hash] = d.name
+		x.body, x.hash, x.at = k.archive.pack(d.body.Value), d.hash, c.opts.Now()
+		if a.full {
+			k.named[d.hash] = d.name
+		}
 	}
 	c.put(d, version)
 	return true
@@ -218,7 +227,7 @@ func (c *Client) putListener(v *config.Listener) {
 // from one of these assignments.
 func (c *Client) settle(assignments map[string]bool) {
 	for a := range assignments {
-		for _, name := range c.users[a] {
+		for _, name := range c.usersOf(a) {
 			if x := c.cluster(name); x != nil {
 				c.accepted.Settled[link.Part{Kind: link.KindEndpoints, Name: name, Version: x.Hash}] = true
 			}
@@ -296,7 +305,7 @@ func (c *Client) takeNames(k *kindState, good []decoded, a *answer) {
 		}
 		v.Version = a.version
 		c.accepted.Names = v
-		*k.hold("") = kept{body: d.body, version: d.version, hash: d.hash, at: c.opts.Now()}
+		*k.hold("") = kept{body: k.archive.pack(d.body.Value), version: d.version, hash: d.hash, at: c.opts.Now()}
 	}
 }
 

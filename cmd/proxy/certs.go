@@ -92,8 +92,9 @@ func (p *plane) eachTLS(f func(own []*config.Secret, v *config.Validation)) {
 			visit(&c.TLS.TLSParams)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Clusters)) {
-		c := s.Clusters[name]
+	clusters := s.Whole().Clusters // other endpoints are no other TLS
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		c := clusters[name]
 		if c.TLS != nil {
 			visit(&c.TLS.TLSParams)
 		}

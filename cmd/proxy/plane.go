@@ -40,6 +40,7 @@ type plane struct {
 	http       *httpproxy.Server
 	listeners  *listener.Listeners
 	snapshot   atomic.Pointer[config.Snapshot] // in force
+	whole      *config.Snapshot                // its complete part, when that is in force; of Apply
 	reports    *reporting
 	admin      atomic.Pointer[admin.Admin]
 	env        func(name string) string // answers %ENVIRONMENT(X)% of logs
@@ -61,9 +62,7 @@ type planeOptions struct {
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p := &plane{log: log, base: time.Now(), metrics: &telemetry.Registry{Tags: o.tags}, handshakes: tlsconn.NewPool()}
-	// A P for each worker, which keeps it through its raw waits, and one for all
-	// else. The environment or the CPU limit would often leave only one.
-	runtime.GOMAXPROCS(o.workers + 1)
+	runtime.GOMAXPROCS(processors(o.workers))
 	for i := range o.workers {
 		w, err := worker.New(worker.Options{Index: i, Base: p.base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
 		if err != nil {
@@ -93,6 +92,19 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil
+}
+
+// processors is what the scheduler gets: one for each worker, which keeps it
+// through its raw waits, and three for the control path, the collector and one
+// in passing. With fewer, a worker waits up to 10 ms for its turn while a large
+// push is collected; which thread runs then is the kernel's to say. The
+// collector takes a quarter of them, and where that isn't near a whole number,
+// as with 2, 3 or 6, it takes its share of each worker's time instead.
+func processors(workers int) int {
+	if workers == 3 {
+		return 7
+	}
+	return workers + 3
 }
 
 // off says that a runtime feature is set, to false.
@@ -153,18 +165,27 @@ func (p *plane) Run(ctx context.Context) error {
 
 // Apply makes s what the plane obeys: clusters first, so that no request names
 // one that isn't there yet, then routes and listeners. The error names what
-// could not be bound; everything else is in force.
+// could not be bound; everything else is in force. A change of endpoints alone
+// ends with the clusters. Apply is called by one goroutine.
 func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 	p.snapshot.Store(s)
 	if err := p.clusters.Apply(ctx, s); err != nil {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
+	if s.Base != nil && s.Base == p.whole {
+		return nil
+	}
+	p.whole = nil
 	p.http.Apply(s.Routes)
 	if err := p.http.Rediscover(s.Listeners); err != nil {
 		p.log.Error("discovered filters", "error", err)
 	}
 	defer p.http.Retire(s.Listeners)
-	return p.listeners.Apply(ctx, s.Listeners)
+	if err := p.listeners.Apply(ctx, s.Listeners); err != nil {
+		return err // the next Apply tries again
+	}
+	p.whole = s.Whole()
+	return nil
 }
 
 func (p *plane) secret(name string) *config.Secret {

@@ -34,11 +34,20 @@ const (
 // they came from. MetaHash of Load changes with EDS, Hash with CDS.
 type Cluster struct {
 	Meta
-	AltStatName     string
+	AltStatName   string
+	EDSName       string // service_name, or the cluster's own name
+	Load          *LoadAssignment
+	Metadata      Packed
+	TLS           *UpstreamTLS
+	SocketMatches []SocketMatch
+	*ClusterOptions
+}
+
+// ClusterOptions are what clusters made alike have in common: a mesh has
+// thousands of clusters and few sets of options.
+type ClusterOptions struct {
 	Type            DiscoveryType
-	EDSName         string        // service_name, or the cluster's own name
 	EDSTimeout      time.Duration // of eds_config: 15 s when absent, 0: wait for ever
-	Load            *LoadAssignment
 	ConnectTimeout  time.Duration // 5 s when absent
 	LB              LBPolicy
 	LeastRequest    LeastRequestOptions
@@ -57,12 +66,9 @@ type Cluster struct {
 	BindPort        uint16
 	BindFreebind    bool
 	Keepalive       Keepalive
-	BufferLimit     int // 1 MiB when absent
-	TLS             *UpstreamTLS
+	BufferLimit     int          // 1 MiB when absent
 	ProxyProtocol   *ProxyHeader // transport socket wrapper; nil: none
-	SocketMatches   []SocketMatch
 	HTTP            HTTPProtocol
-	Metadata        Metadata
 	TCPExchange     *MetadataExchange // upstream network filter
 	Internal        bool              // endpoints are internal addresses
 	MaxRequests     int               // per connection; 0: no limit
@@ -169,19 +175,13 @@ func (h HealthStatus) Usable() bool {
 	return h == HealthUnknown || h == HealthHealthy || h == HealthDegraded
 }
 
-// Endpoint is one upstream host. Workload is the parsed endpoint metadata
-// istio.workload (workload;namespace;canonical-name;revision;cluster).
+// Endpoint is one upstream host.
 type Endpoint struct {
-	Address   Address
-	Hostname  string
-	Health    HealthStatus
-	Weight    uint32 // at least 1
-	TLSMode   string // envoy.transport_socket_match.tlsMode; shorthand of SocketKV
-	SocketKV  map[string]string
-	LB        Struct // envoy.lb
-	Workload  string
-	Metadata  Metadata // the rest; nil when there is none
-	HealthKey string
+	Address  Address
+	Hostname string
+	Health   HealthStatus
+	Weight   uint32 // at least 1
+	Metadata Packed
 }
 
 // LeastRequestOptions are least_request_lb_config.

@@ -26,11 +26,31 @@ type Meta struct {
 // Snapshot is everything the data plane obeys at one moment. It is swapped
 // whole; maps and slices in it are never changed after publication.
 type Snapshot struct {
+	// Base is set when only endpoints set this snapshot apart from a complete one:
+	// Clusters then holds those whose endpoints changed, all else is as in Base.
+	// So a change of one cluster costs no copy of ten thousand.
+	Base      *Snapshot
 	Listeners []*Listener
 	Clusters  map[string]*Cluster
 	Routes    map[string]*RouteConfiguration
 	Secrets   map[string]*Secret
 	Names     *NameTable // nil until one was received
+}
+
+// Cluster gives a cluster by name, nil when there is none.
+func (s *Snapshot) Cluster(name string) *Cluster {
+	if c := s.Clusters[name]; c != nil || s.Base == nil {
+		return c
+	}
+	return s.Base.Clusters[name]
+}
+
+// Whole is the complete snapshot: Base, or s itself.
+func (s *Snapshot) Whole() *Snapshot {
+	if s.Base != nil {
+		return s.Base
+	}
+	return s
 }
 
 // Address is where a socket binds or connects: an IP and port, or a Unix

@@ -3,22 +3,29 @@ package worker
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
+// mailTurn bounds how long a turn runs calls of other goroutines: traffic comes
+// between the ten thousand of a large change of configuration.
+const mailTurn = time.Millisecond
+
 // mailbox carries calls from other goroutines to the worker.
 type mailbox struct {
+	taken   []func() // being run, the worker's own
+	next    int      // of taken
 	mu      sync.Mutex
-	calls   []func()
-	spare   []func()
+	calls   []func() // that came
 	closed  bool
 	waiting atomic.Bool
 }
 
-// Post runs f on the worker, in this turn or the next. It may be called from any
-// goroutine; calls of one goroutine keep their order. After Run has ended f is dropped.
+// Post runs f on the worker, in this turn or, when many calls wait, a later one.
+// It may be called from any goroutine; calls of one goroutine keep their order.
+// After Run has ended f is dropped.
 func (w *Worker) Post(f func()) {
 	m := &w.mail
 	m.mu.Lock()
@@ -38,25 +45,42 @@ func (m *mailbox) drain(efd int) {
 	unix.RawSyscall(unix.SYS_READ, uintptr(efd), uintptr(unsafe.Pointer(&b)), 8)
 }
 
+// runMail runs the calls that have come, in order. What the turn has no time for
+// is left to the next.
 func (w *Worker) runMail() {
 	m := &w.mail
-	if !m.waiting.Load() {
+	if m.next == len(m.taken) && !m.take() {
 		return
 	}
-	m.mu.Lock()
-	calls := m.calls
-	m.calls = m.spare[:0]
-	m.waiting.Store(false)
-	m.mu.Unlock()
-	for i, f := range calls {
-		calls[i] = nil
+	began := time.Now()
+	for m.next < len(m.taken) {
+		f := m.taken[m.next]
+		m.taken[m.next] = nil
+		m.next++
 		f()
+		if time.Since(began) > mailTurn {
+			return
+		}
 	}
-	m.spare = calls[:0]
 }
+
+// take fetches what has come since all that was taken has run.
+func (m *mailbox) take() bool {
+	if !m.waiting.Load() {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls, m.taken, m.next = m.taken[:0], m.calls, 0
+	m.waiting.Store(false)
+	return true
+}
+
+// left says that calls wait for the next turn.
+func (m *mailbox) left() bool { return m.next < len(m.taken) || m.waiting.Load() }
 
 func (m *mailbox) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closed, m.calls, m.spare = true, nil, nil
+	m.closed, m.calls, m.taken, m.next = true, nil, nil, 0
 }

@@ -290,7 +290,7 @@ func (w *Worker) flush() {
 
 // busy reports whether the next turn must not wait.
 func (w *Worker) busy() bool {
-	return len(w.dirty) > 0 || len(w.again) > 0 || w.deferred != nil || w.mail.waiting.Load()
+	return len(w.dirty) > 0 || len(w.again) > 0 || w.deferred != nil || w.mail.left()
 }
 
 func (w *Worker) register(fd int, e entry, events uint32) error {

@@ -45,7 +45,7 @@ func (t *attempt) start(h *upstream.Host) {
 	t.host, t.conn, t.stream, t.sent, t.begun, t.absorbing = h, nil, nil, false, false, false
 	h.Active++
 	t.active = true
-	r.rec.HostMetadata, r.rec.HostLB, r.rec.Workload = h.Endpoint.Metadata, h.Endpoint.LB, h.Endpoint.Workload
+	r.rec.HostMetadata, r.rec.HostLB, r.rec.Workload = h.Metadata.All, h.Metadata.LB, h.Metadata.Workload
 	t.wait.Priority = r.route.Config.Action.Priority
 	t.opts = upstream.StreamOptions{Downstream: r.rec.Protocol, ALPN: r.x.ALPN, ALPNKey: r.x.ALPNKey, Connection: r.facts.ID}
 	if r.cluster.Config.AutoSNI {

@@ -108,7 +108,7 @@ func TestPeersTellWhoTheyAreAndRequestsAreCounted(t *testing.T) {
 	app := static("app", origin(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "leaked=%v", r.Header.Get("X-Envoy-Peer-Metadata") != "")
 	}))
-	app.Metadata = config.Metadata{"istio": {"services": config.List{config.Struct{"host": "svc.ns", "name": "svc", "namespace": "ns"}}}}
+	app.Metadata = config.Pack(config.Metadata{"istio": {"services": config.List{config.Struct{"host": "svc.ns", "name": "svc", "namespace": "ns"}}}})
 	server := startWith(t, in, config.Inbound, testNode("server"), app)
 
 	out := hcm(to("/", "svc"))

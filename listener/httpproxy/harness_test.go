@@ -72,7 +72,7 @@ func to(prefix, cluster string) *config.Route {
 }
 
 func static(name string, addrs ...string) *config.Cluster {
-	c := &config.Cluster{Meta: config.Meta{Name: name}, ConnectTimeout: 2 * time.Second, LB: config.RoundRobin, Load: &config.LoadAssignment{}}
+	c := &config.Cluster{Meta: config.Meta{Name: name}, ClusterOptions: &config.ClusterOptions{ConnectTimeout: 2 * time.Second, LB: config.RoundRobin}, Load: &config.LoadAssignment{}}
 	c.LBCommon.PanicThreshold = 50
 	l := config.Locality{}
 	for _, a := range addrs {

@@ -195,7 +195,7 @@ func (r *request) forward(a *config.RouteAction) {
 		return
 	}
 	r.rec.Cluster, r.rec.ClusterRaw = r.cluster.Stat, name
-	r.rec.ClusterMetadata, r.rec.ClusterService = r.cluster.Config.Metadata, r.cluster.Service
+	r.rec.ClusterMetadata, r.rec.ClusterService = r.cluster.Metadata, r.cluster.Service
 	if !r.strictHeaders() {
 		return
 	}

@@ -160,7 +160,8 @@ func (p *Reports) record(t *tcpproxy.Record) *telemetry.Record {
 		r.UpstreamRemote = r.UpstreamHost
 	}
 	if t.Host != nil {
-		r.HostMetadata, r.Workload = t.Host.Metadata, t.Host.Workload
+		m := p.clusters.Local(d.Conn.Worker().Index()).Metadata(t.Host)
+		r.HostMetadata, r.Workload = m.All, m.Workload
 		if r.UpstreamHost == "" {
 			r.UpstreamHost = t.Host.Address.String()
 		}
@@ -172,7 +173,7 @@ func (p *Reports) record(t *tcpproxy.Record) *telemetry.Record {
 		r.Flags.Set(telemetry.FlagOf(f))
 	}
 	if c := p.clusters.Local(d.Conn.Worker().Index()).Get(t.Cluster); c != nil {
-		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Config.Metadata, c.Service
+		r.Cluster, r.ClusterMetadata, r.ClusterService = c.Stat, c.Metadata, c.Service
 	}
 	return r
 }

@@ -45,7 +45,7 @@ func serve(t *testing.T, f *config.TCPProxy, change func(c *config.Cluster), to 
 	wg.Go(func() { w.Run(ctx) })
 	wg.Go(func() { clusters.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	c := &config.Cluster{Meta: config.Meta{Name: "c"}, ConnectTimeout: time.Second}
+	c := &config.Cluster{Meta: config.Meta{Name: "c"}, ClusterOptions: &config.ClusterOptions{ConnectTimeout: time.Second}}
 	for i := range c.Breakers {
 		c.Breakers[i] = config.Breaker{Connections: 100, Pending: 100, Requests: 100, Retries: 3, Pools: config.Unlimited, PerHostConnections: config.Unlimited}
 	}

@@ -16,7 +16,7 @@ func hosts(weights ...uint32) []*Host {
 }
 
 func cluster(lb config.LBPolicy, panicAt float64) *config.Cluster {
-	return &config.Cluster{LB: lb, LBCommon: config.LBCommon{PanicThreshold: panicAt}, LeastRequest: config.LeastRequestOptions{Choices: 2, Bias: 1}}
+	return &config.Cluster{ClusterOptions: &config.ClusterOptions{LB: lb, LBCommon: config.LBCommon{PanicThreshold: panicAt}, LeastRequest: config.LeastRequestOptions{Choices: 2, Bias: 1}}}
 }
 
 func spread(s *Set, n int, hash bool) map[int]int {

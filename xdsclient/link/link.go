@@ -94,27 +94,47 @@ func Next(previous *config.Snapshot, a *Accepted) (*config.Snapshot, []Waiting) 
 
 // Endpoints is Next for a push of endpoints only, when nothing waits: the named
 // clusters are linked anew, everything else of previous stays. It gives previous
-// itself when nothing changed.
+// itself when nothing changed. Its cost is that of the named clusters: what
+// changed is laid over the last complete snapshot, until that is too much.
 func Endpoints(previous *config.Snapshot, a *Accepted, clusters []string) *config.Snapshot {
 	l := linker{previous: previous, accepted: a}
-	next := previous
+	changed := make(map[string]*config.Cluster, len(clusters))
 	for _, name := range clusters {
-		before := previous.Clusters[name]
+		before := previous.Cluster(name)
 		if before == nil {
 			continue
 		}
-		linked := l.withLoad(before, before)
-		if linked == before {
-			continue
+		if linked := l.withLoad(before, before); linked != before {
+			changed[name] = linked
 		}
-		if next == previous {
-			copied := *previous
-			copied.Clusters = maps.Clone(previous.Clusters)
-			next = &copied
-		}
-		next.Clusters[name] = linked
 	}
-	return next
+	if len(changed) == 0 {
+		return previous
+	}
+	whole := previous.Whole()
+	if previous.Base != nil {
+		addMissing(changed, previous.Clusters)
+	}
+	next := *whole
+	next.Base, next.Clusters = whole, changed
+	if len(changed) > laidOver(len(whole.Clusters)) {
+		next.Base, next.Clusters = nil, maps.Clone(whole.Clusters)
+		maps.Copy(next.Clusters, changed)
+	}
+	return &next
+}
+
+// laidOver is how many changed clusters may lie over a complete snapshot of n:
+// copying n once in as many changes is a small part of each.
+func laidOver(n int) int { return 64 + n/64 }
+
+// addMissing adds what to hasn't got.
+func addMissing(to, from map[string]*config.Cluster) {
+	for name, c := range from {
+		if to[name] == nil {
+			to[name] = c
+		}
+	}
 }
 
 type linker struct {
@@ -126,7 +146,7 @@ type linker struct {
 
 // cluster enters c, or its previous version with fresh endpoints.
 func (l *linker) cluster(c *config.Cluster) {
-	before := l.previous.Clusters[c.Name]
+	before := l.previous.Cluster(c.Name)
 	waits := l.clusterWaits(c)
 	if len(waits) > 0 {
 		l.waiting = append(l.waiting, waits...)

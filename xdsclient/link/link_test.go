@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func accepted() *link.Accepted {
 }
 
 func cluster(name string, hash uint64) *config.Cluster {
-	return &config.Cluster{Meta: config.Meta{Name: name, Hash: hash}, Type: config.EDS, EDSName: name, EDSTimeout: 15 * time.Second}
+	return &config.Cluster{Meta: config.Meta{Name: name, Hash: hash}, EDSName: name, ClusterOptions: &config.ClusterOptions{Type: config.EDS, EDSTimeout: 15 * time.Second}}
 }
 
 func load(name string, hash uint64) *config.LoadAssignment {
@@ -147,10 +148,43 @@ func TestRouteToAnUnknownClusterDoesNotWait(t *testing.T) {
 
 func TestStaticNamesCanNotBeOverridden(t *testing.T) {
 	a := accepted()
-	static := &config.Cluster{Meta: config.Meta{Name: "a", Hash: 1}}
+	static := &config.Cluster{Meta: config.Meta{Name: "a", Hash: 1}, ClusterOptions: &config.ClusterOptions{}}
 	a.Static = &config.Snapshot{Clusters: map[string]*config.Cluster{"a": static}}
-	a.Clusters["a"] = &config.Cluster{Meta: config.Meta{Name: "a", Hash: 2}}
+	a.Clusters["a"] = &config.Cluster{Meta: config.Meta{Name: "a", Hash: 2}, ClusterOptions: &config.ClusterOptions{}}
 	if s, _ := link.Next(nil, a); s.Clusters["a"] != static {
 		t.Error("a received cluster replaced a static one")
+	}
+}
+
+func TestEndpointsLieOverTheCompleteSnapshotUntilTheyAreMany(t *testing.T) {
+	a := accepted()
+	names := []string{}
+	for i := range 200 {
+		c := cluster(fmt.Sprint("c", i), 1)
+		a.Clusters[c.Name], a.Loads[c.Name], a.Settled[settled(c)] = c, load(c.Name, 1), true
+		names = append(names, c.Name)
+	}
+	s, _ := link.Next(nil, a)
+	whole := s
+	for i, name := range names {
+		a.Loads[name] = load(name, 2)
+		before := s
+		if s = link.Endpoints(s, a, []string{name}); s == before || s.Cluster(name).Load != a.Loads[name] || before.Cluster(name).Load == a.Loads[name] {
+			t.Fatalf("change %d: %+v", i, s.Cluster(name))
+		}
+		if i == 0 && (s.Base != whole || len(s.Clusters) != 1) {
+			t.Errorf("the first change copied %d clusters", len(s.Clusters))
+		}
+		if n := len(s.Clusters); s.Base != nil && n > 100 || s.Base == nil && n != 200 {
+			t.Fatalf("change %d: %d clusters, complete: %v", i, n, s.Base == nil)
+		}
+		for _, other := range names {
+			if c := s.Cluster(other); c == nil || c.Load != a.Loads[other] {
+				t.Fatalf("change %d: %s has %+v", i, other, c)
+			}
+		}
+	}
+	if same := link.Endpoints(s, a, names); same != s {
+		t.Error("nothing changed, yet a new snapshot")
 	}
 }

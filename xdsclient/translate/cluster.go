@@ -15,21 +15,23 @@ import (
 func (s scope) cluster(m *clusterv3.Cluster) *config.Cluster {
 	s.clusterUnsupported(m)
 	out := &config.Cluster{
-		Meta:            config.Meta{Name: m.GetName()},
-		AltStatName:     m.GetAltStatName(),
-		ConnectTimeout:  s.duration("connect_timeout", m.GetConnectTimeout(), seconds(5)),
-		CleanupInterval: s.duration("cleanup_interval", m.GetCleanupInterval(), seconds(5)),
-		BufferLimit:     capped(u32(m.GetPerConnectionBufferLimitBytes(), defaultBufferLimit)),
-		Metadata:        metadata(m.GetMetadata()),
-		MaxRequests:     capped(u32(m.GetMaxRequestsPerConnection(), 0)),
-		Keepalive:       keepalive(m.GetUpstreamConnectionOptions().GetTcpKeepalive()),
-		CloseOnFailure:  m.GetCloseConnectionsOnHostHealthFailure(),
-		IgnoreOnRemoval: m.GetIgnoreHealthOnHostRemoval(),
-		ConnPoolPerDown: m.GetConnectionPoolPerDownstreamConnection(),
-		RespectDNSTTL:   m.GetRespectDnsTtl(),
-		PreconnectRatio: m.GetPreconnectPolicy().GetPerUpstreamPreconnectRatio().GetValue(),
-		WaitForWarm:     boolean(m.GetWaitForWarmOnInit(), true),
-		Outlier:         s.at("outlier_detection").outlier(m.GetOutlierDetection()),
+		Meta:        config.Meta{Name: m.GetName()},
+		AltStatName: m.GetAltStatName(),
+		Metadata:    config.Pack(metadata(m.GetMetadata())),
+		ClusterOptions: &config.ClusterOptions{
+			ConnectTimeout:  s.duration("connect_timeout", m.GetConnectTimeout(), seconds(5)),
+			CleanupInterval: s.duration("cleanup_interval", m.GetCleanupInterval(), seconds(5)),
+			BufferLimit:     capped(u32(m.GetPerConnectionBufferLimitBytes(), defaultBufferLimit)),
+			MaxRequests:     capped(u32(m.GetMaxRequestsPerConnection(), 0)),
+			Keepalive:       keepalive(m.GetUpstreamConnectionOptions().GetTcpKeepalive()),
+			CloseOnFailure:  m.GetCloseConnectionsOnHostHealthFailure(),
+			IgnoreOnRemoval: m.GetIgnoreHealthOnHostRemoval(),
+			ConnPoolPerDown: m.GetConnectionPoolPerDownstreamConnection(),
+			RespectDNSTTL:   m.GetRespectDnsTtl(),
+			PreconnectRatio: m.GetPreconnectPolicy().GetPerUpstreamPreconnectRatio().GetValue(),
+			WaitForWarm:     boolean(m.GetWaitForWarmOnInit(), true),
+			Outlier:         s.at("outlier_detection").outlier(m.GetOutlierDetection()),
+		},
 	}
 	s.discovery(m, out)
 	s.dns(m, out)
@@ -42,6 +44,7 @@ func (s scope) cluster(m *clusterv3.Cluster) *config.Cluster {
 	for i, h := range m.GetHealthChecks() {
 		out.HealthChecks = append(out.HealthChecks, s.index("health_checks", i).healthCheck(h))
 	}
+	out.ClusterOptions = s.r.alike.clusters.share(out.ClusterOptions)
 	return out
 }
 
@@ -111,8 +114,8 @@ func (s scope) eds(m *clusterv3.Cluster, out *config.Cluster) {
 		return
 	}
 	out.EDSTimeout = at.adsSource("eds_config", m.GetEdsClusterConfig().GetEdsConfig())
-	if out.EDSName = m.GetEdsClusterConfig().GetServiceName(); out.EDSName == "" {
-		out.EDSName = out.Name
+	if out.EDSName = m.GetEdsClusterConfig().GetServiceName(); out.EDSName == "" || out.EDSName == out.Name {
+		out.EDSName = out.Name // and not a copy of it
 	}
 }
 

@@ -3,20 +3,14 @@
 package translate
 
 import (
-	"strings"
+	"maps"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"sluice/internal/config"
-)
-
-// Name spaces of endpoint metadata that have members of their own in
-// config.Endpoint.
-const (
-	nsLB          = "envoy.lb"
-	nsSocketMatch = "envoy.transport_socket_match"
-	nsIstio       = "istio"
 )
 
 func (s scope) loadAssignment(m *endpoint.ClusterLoadAssignment, names bool) *config.LoadAssignment {
@@ -62,6 +56,11 @@ func (s scope) localityEndpoints(l *endpoint.LocalityLbEndpoints, names bool) co
 	total := uint64(0)
 	for i, e := range lbs {
 		ep := s.index("lb_endpoints", i).endpoint(e, names)
+		if i > 0 && sameMetadata(e.GetMetadata(), lbs[i-1].GetMetadata()) {
+			ep.Metadata = out.Endpoints[i-1].Metadata
+		} else {
+			ep.Metadata = config.Pack(metadata(e.GetMetadata()))
+		}
 		total += uint64(ep.Weight)
 		out.Endpoints = append(out.Endpoints, ep)
 	}
@@ -87,25 +86,22 @@ func (s scope) endpoint(e *endpoint.LbEndpoint, names bool) config.Endpoint {
 	if h := ep.GetHealthCheckConfig(); h.GetPortValue() != 0 {
 		s.at("endpoint.health_check_config").unsupported(true, "port_value", "health checks on another port")
 	}
-	endpointMetadata(e.GetMetadata(), &out)
 	return out
 }
 
-func endpointMetadata(m *core.Metadata, out *config.Endpoint) {
-	for ns, st := range m.GetFilterMetadata() {
-		switch ns {
-		case nsLB:
-			out.LB = structOf(st)
-		case nsSocketMatch:
-			out.SocketKV = stringsIn(st)
-			out.TLSMode = out.SocketKV["tlsMode"]
+// sameMetadata says that two endpoints' metadata are alike, as those of one
+// workload are.
+func sameMetadata(a, b *core.Metadata) bool {
+	return maps.EqualFunc(a.GetFilterMetadata(), b.GetFilterMetadata(), sameStruct)
+}
+
+func sameStruct(a, b *structpb.Struct) bool {
+	return maps.EqualFunc(a.GetFields(), b.GetFields(), func(x, y *structpb.Value) bool {
+		s, text := x.GetKind().(*structpb.Value_StringValue)
+		if !text {
+			return proto.Equal(x, y)
 		}
-		if ns == nsIstio {
-			out.Workload = strings.Clone(st.GetFields()["workload"].GetStringValue())
-		}
-		if out.Metadata == nil {
-			out.Metadata = config.Metadata{}
-		}
-		out.Metadata[ns] = structOf(st)
-	}
+		other, text := y.GetKind().(*structpb.Value_StringValue)
+		return text && other.StringValue == s.StringValue
+	})
 }

@@ -11,7 +11,7 @@ const metadataExchangeURL = "envoy.tcp.metadataexchange.config.MetadataExchange"
 // Registry says which extensions exist and how each is translated. Its maps are
 // keyed by full message name (a type URL without its host); they are written by
 // Default and only read afterwards, so a Registry may be used by any number of
-// goroutines.
+// goroutines. Default makes one.
 type Registry struct {
 	NetworkFilters    map[string]func(scope, typed) config.NetworkFilter
 	HTTPFilters       map[string]func(scope, typed) config.HTTPPolicy
@@ -36,11 +36,14 @@ type Registry struct {
 	Env      func(string) (string, bool)
 	// AllowUnknown takes unknown fields of a bootstrap (--allow-unknown-static-fields).
 	AllowUnknown bool
+
+	alike *alike
 }
 
 // Default gives the registry of everything the proxy can do.
 func Default() *Registry {
 	return &Registry{
+		alike: &alike{},
 		NetworkFilters: map[string]func(scope, typed) config.NetworkFilter{
 			"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy":                            tcpProxy,
 			"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": connectionManager,

@@ -23,7 +23,7 @@ func (s scope) action(m *route.RouteAction) *config.RouteAction {
 		FlushTimeout:      s.optional("flush_timeout", m.GetFlushTimeout()),
 		MaxGRPCTimeout:    s.optional("max_grpc_timeout", m.GetMaxGrpcTimeout()),
 		GRPCTimeoutOffset: s.duration("grpc_timeout_offset", m.GetGrpcTimeoutOffset(), 0),
-		Retry:             s.at("retry_policy").retry(m.GetRetryPolicy(), m.GetHedgePolicy()),
+		Retry:             s.r.alike.retries.share(s.at("retry_policy").retry(m.GetRetryPolicy(), m.GetHedgePolicy())),
 		PrefixRewrite:     m.GetPrefixRewrite(),
 		RegexRewrite:      s.at("regex_rewrite").rewrite(m.GetRegexRewrite()),
 		AppendXFH:         m.GetAppendXForwardedHost(),

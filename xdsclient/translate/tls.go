@@ -58,7 +58,11 @@ func upstreamTLS(s scope, t typed, _ int) socket {
 	if strings.ContainsRune(u.SNI, 0) {
 		s.at("sni").bad("SNI names containing NULL-byte are not allowed")
 	}
-	u.TLSParams = s.at("common_tls_context").commonTLS(m.GetCommonTlsContext(), tls.VersionTLS12, tls.VersionTLS12)
+	p := s.at("common_tls_context").commonTLS(m.GetCommonTlsContext(), tls.VersionTLS12, tls.VersionTLS12)
+	peer := p.Validation // whom we expect differs from cluster to cluster, who we are doesn't
+	p.Validation = nil
+	u.TLSParams = *s.r.alike.tls.share(&p)
+	u.Validation = s.r.alike.peers.share(peer)
 	if len(u.Certificates) > 1 {
 		s.at("common_tls_context").bad("multiple TLS certificates are not supported for client contexts")
 	}

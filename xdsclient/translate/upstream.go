@@ -29,6 +29,9 @@ func (s scope) upstreamSockets(m *clusterv3.Cluster, out *config.Cluster) {
 		out.TLS, out.ProxyProtocol, out.Internal = k.tls, k.proxyProtocol, k.internal
 	}
 	names := map[string]bool{}
+	if n := len(m.GetTransportSocketMatches()); n > 0 {
+		out.SocketMatches = make([]config.SocketMatch, 0, n)
+	}
 	for i, tm := range m.GetTransportSocketMatches() {
 		at := s.index("transport_socket_matches", i)
 		if names[tm.GetName()] {
@@ -36,9 +39,11 @@ func (s scope) upstreamSockets(m *clusterv3.Cluster, out *config.Cluster) {
 		}
 		names[tm.GetName()] = true
 		k := at.at("transport_socket").upstreamSocket(tm.GetTransportSocket(), 0)
-		out.SocketMatches = append(out.SocketMatches, config.SocketMatch{
-			Name: tm.GetName(), Match: stringsIn(tm.GetMatch()), TLS: k.tls, Internal: k.internal, ProxyProtocol: k.proxyProtocol,
+		match := *s.r.alike.sockets.share(&config.SocketMatch{
+			Name: tm.GetName(), Match: stringsIn(tm.GetMatch()), Internal: k.internal, ProxyProtocol: k.proxyProtocol,
 		})
+		match.TLS = k.tls // has the cluster's own SNI
+		out.SocketMatches = append(out.SocketMatches, match)
 	}
 }
 

@@ -83,13 +83,13 @@ func (f *Filter) tells(x *filter.Exchange) bool {
 	if c == nil {
 		return true
 	}
-	if v, _ := c.Metadata.Lookup("istio", "disable_mx"); v == true {
+	if c.Metadata.Lookup("istio", "disable_mx") == true {
 		return false
 	}
 	if !f.policy.SkipExternalClusters {
 		return true
 	}
-	if v, _ := c.Metadata.Lookup("istio", "external"); v == true {
+	if c.Metadata.Lookup("istio", "external") == true {
 		return false
 	}
 	return c.Name != "PassthroughCluster"

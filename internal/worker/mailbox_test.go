@@ -1,0 +1,40 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestManyCallsAreSpreadOverTurnsInOrder(t *testing.T) {
+	w, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.closeAll()
+	var ran []int
+	call := func(i int) func() {
+		return func() {
+			for began := time.Now(); time.Since(began) < mailTurn/2; {
+			}
+			ran = append(ran, i)
+		}
+	}
+	for i := range 20 {
+		w.Post(call(i))
+	}
+	turns := 0
+	for ; w.busy(); turns++ {
+		before := len(ran)
+		w.runMail()
+		if turns == 1 {
+			w.Post(call(20)) // behind those that wait
+		}
+		if n := len(ran) - before; n < 1 || n > 3 {
+			t.Fatalf("turn %d ran %d calls", turns, n)
+		}
+	}
+	if turns < 7 || len(ran) != 21 || !slices.IsSorted(ran) {
+		t.Errorf("%d turns ran %v", turns, ran)
+	}
+}
