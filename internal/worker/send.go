@@ -42,6 +42,9 @@ func (c *Conn) Put(b []byte) {
 
 // Write appends a copy of p to the output.
 func (c *Conn) Write(p []byte) {
+	if len(p) == 0 {
+		return // an idle conn would hold a buffer for it
+	}
 	b := c.Grab()
 	if need := len(b) + len(p); need > cap(b) {
 		nb := append(c.w.buffers.take(need), b...)
