@@ -34,7 +34,7 @@ type relay struct {
 	local       netip.AddrPort
 	remote      *netip.AddrPort
 	counted     Traffic
-	seen        uint32 // bytes moved at the last idle check, modulo 2³²
+	seen        uint32 // bytes moved by then, modulo 2³²
 	attempts    uint32
 	over        bool // the downstream connection is gone
 }
@@ -75,8 +75,8 @@ func (h *upHandler) OnData(_ *worker.Conn, b []byte) int {
 // pass writes to the other side. All bytes are taken: what the kernel there
 // refuses is kept as that side's output, which is bounded by pausing this one.
 func (r *relay) pass(from, to *side, b []byte) {
-	r.last = r.p.w.Now()
 	to.conn.WriteNow(b)
+	r.note()
 	if to.conn.Pending() >= worker.HighWater {
 		from.paused++
 		from.conn.PauseRead()
@@ -102,7 +102,7 @@ func (r *relay) resume(s *side) {
 	if s.conn == nil {
 		return
 	}
-	r.last = r.p.w.Now()
+	r.note()
 	if s.conn.Paused() {
 		s.resumed++
 	}
@@ -126,7 +126,7 @@ func (h *upHandler) OnEOF(*worker.Conn) {
 
 // halfClose ends writing to a side; after the second end the relay is over.
 func (r *relay) halfClose(to *side) {
-	r.last = r.p.w.Now()
+	r.note()
 	if to.eof {
 		r.closeBoth()
 		return
@@ -219,7 +219,8 @@ func (r *relay) ended() *Ending {
 	return r.ending
 }
 
-func (s *side) splicing() bool { return s.conn != nil && s.conn.Splicing() }
+// moved is how many bytes both sides read and wrote, modulo 2³².
+func (r *relay) moved() uint32 { return uint32(r.down.moved() + r.up.moved()) }
 
 func (s *side) moved() uint64 {
 	if s.conn == nil {
