@@ -75,40 +75,26 @@ func (r *rig) connect(d *downstream.Connection, q *tcpproxy.Request, done func(t
 // echoUpstream answers with what it gets; the first byte may ask for more:
 // 'R' resets, 'F' says "bye" and ends its side.
 func echoUpstream(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				b := make([]byte, 1)
-				if n, _ := c.Read(b); n == 0 {
-					return
-				}
-				switch b[0] {
-				case 'R':
-					io.WriteString(c, "half")
-					time.Sleep(20 * time.Millisecond)
-					c.(*net.TCPConn).SetLinger(0)
-				case 'F':
-					io.WriteString(c, "bye")
-					c.(*net.TCPConn).CloseWrite()
-					io.Copy(io.Discard, c)
-				default:
-					c.Write(b)
-					io.Copy(c, c)
-				}
-			}()
+	return upstream(t, func(c *net.TCPConn) {
+		defer c.Close()
+		b := make([]byte, 1)
+		if n, _ := c.Read(b); n == 0 {
+			return
 		}
-	}()
-	return l.Addr().String()
+		switch b[0] {
+		case 'R':
+			io.WriteString(c, "half")
+			time.Sleep(20 * time.Millisecond)
+			c.SetLinger(0)
+		case 'F':
+			io.WriteString(c, "bye")
+			c.CloseWrite()
+			io.Copy(io.Discard, c)
+		default:
+			c.Write(b)
+			io.Copy(c, c)
+		}
+	})
 }
 
 func newRig(t *testing.T, change func(o *Options)) *rig {

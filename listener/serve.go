@@ -45,6 +45,7 @@ type conn struct {
 	moved      bool   // handed off once: not again
 	pre        bool   // listener filters are looking
 	isTLS      bool   // tls_inspector found a hello
+	unread     bool   // bytes came that nobody took
 	noHello    notTLS // why it didn't
 }
 
@@ -110,6 +111,7 @@ func (c *conn) restoreDestination() {
 // OnData looks at the first bytes. It consumes a PROXY header and nothing else.
 func (c *conn) OnData(_ *worker.Conn, b []byte) int {
 	used := 0
+	c.unread = true
 	for c.proxy || c.tls || c.http {
 		n, v := c.inspect(b[used:])
 		used += n
@@ -429,12 +431,18 @@ func (c *conn) admit() {
 	c.chain.terminal.Serve(&c.Connection)
 }
 
-// refuse ends a connection that no terminal will see.
+// refuse ends a connection that no terminal will see. Envoy only peeks at the
+// first bytes, so that the kernel answers them with a reset when it closes.
 func (c *conn) refuse(flag, details string) {
 	n := c.Note()
 	n.Flag, n.Details = flag, details
 	if n.TransportFailure == "" && flag != "" {
 		n.TransportFailure = c.noHello.String()
+	}
+	if c.unread {
+		c.stopInspecting()
+		c.Conn.Abort()
+		return
 	}
 	c.end()
 }

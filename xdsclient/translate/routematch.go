@@ -113,7 +113,7 @@ type templateCompiler struct {
 	text   string
 	out    strings.Builder
 	names  map[string]bool
-	rest   bool // ** has been seen: it must come last
+	rest   bool // ** has been seen: it must be the last operator
 	failed bool
 }
 
@@ -129,10 +129,6 @@ func (c *templateCompiler) fail(why string) {
 func (c *templateCompiler) pattern(t string) {
 	for first := true; ; first = false {
 		seg, after, more := cutSegment(t)
-		if c.rest {
-			c.fail("** must be the last segment")
-			return
-		}
 		c.out.WriteByte('/')
 		if !first && seg == "" && more {
 			c.fail("empty segment")
@@ -166,10 +162,10 @@ func cutSegment(t string) (seg, after string, more bool) {
 func (c *templateCompiler) segment(seg string) {
 	switch {
 	case seg == "*":
-		c.out.WriteString(templateSegment)
+		c.operator(templateSegment)
 	case seg == "**":
+		c.operator(templateRemainder)
 		c.rest = true
-		c.out.WriteString(templateRemainder)
 	case strings.HasPrefix(seg, "{"):
 		end := strings.IndexByte(seg, '}')
 		if end < 0 {
@@ -183,6 +179,13 @@ func (c *templateCompiler) segment(seg string) {
 	default:
 		c.literal(seg)
 	}
+}
+
+func (c *templateCompiler) operator(re string) {
+	if c.rest {
+		c.fail("an operator behind **")
+	}
+	c.out.WriteString(re)
 }
 
 func (c *templateCompiler) literal(seg string) {
@@ -212,7 +215,7 @@ func (c *templateCompiler) variable(v string) {
 		if i > 0 {
 			c.out.WriteByte('/')
 		}
-		if strings.ContainsAny(seg, "{}") || c.rest {
+		if strings.ContainsAny(seg, "{}") {
 			c.fail("invalid variable pattern " + pattern)
 			return
 		}

@@ -143,6 +143,10 @@ func TestURITemplates(t *testing.T) {
 		{"/a/*/c", []string{"/a/b/c"}, []string{"/a/c", "/a/b/d/c", "/a//c"}},
 		{"/a/**", []string{"/a/", "/a/b/c"}, []string{"/b"}},
 		{"/{x}/{y=b/*}", []string{"/a/b/c"}, []string{"/a/c/c"}},
+		{"/mid/**/end", []string{"/mid/a/end", "/mid/a/b/end", "/mid//end"}, []string{"/mid/end", "/mid/a/end/x"}},
+		{"/a/{x=**}/b", []string{"/a/q/b"}, []string{"/a/b"}},
+		{"/a/**/*", nil, nil},
+		{"/a/**/{x}", nil, nil},
 		{"/a/*.txt", nil, nil},
 	}
 	for _, tt := range tests {
