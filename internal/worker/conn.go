@@ -69,6 +69,7 @@ const (
 	above                               // Pending was at HighWater
 	bigReads                            // reads of 128 KiB
 	timedOut                            // the peer didn't close in time
+	patient                             // the flush may last
 	inAgain                             // in worker.again
 	inDirty                             // in worker.dirty
 )

@@ -120,7 +120,8 @@ func (c *Conn) ShutdownWrite() {
 // CloseWhenFlushed sends what is pending, then FIN, and closes when the peer
 // does, at the latest after the linger time (1 s, see SetLinger): closing with
 // unread bytes would send RST and may destroy the response on its way. A peer
-// that takes no byte for flushTimeout loses the rest.
+// that takes no byte for flushTimeout loses the rest, see Patient, and gets RST:
+// FIN would pass the part for the whole.
 func (c *Conn) CloseWhenFlushed() {
 	if c.flags&(closing|dead) != 0 {
 		return
@@ -131,10 +132,16 @@ func (c *Conn) CloseWhenFlushed() {
 	}
 	c.flags |= closing | finAfter
 	c.flags &^= paused
-	c.deadline(flushTimeout, c.closeTimeout)
-	c.ending.mark = c.tx
+	if c.flags&patient == 0 {
+		c.deadline(flushTimeout, c.closeTimeout)
+		c.ending.mark = c.tx
+	}
 	c.touch()
 }
+
+// Patient has CloseWhenFlushed wait for a peer that takes nothing for as long as
+// its caller does. Called after it, it changes nothing.
+func (c *Conn) Patient() { c.flags |= patient }
 
 // CloseDelayed sends what is pending and closes when the peer does, at the latest
 // d after the last byte left. Until then the peer sees no FIN: Envoy's
@@ -160,6 +167,10 @@ func (c *Conn) closeTimeout() {
 		return
 	}
 	c.flags |= timedOut
+	if c.flags&finSent == 0 {
+		c.Abort()
+		return
+	}
 	c.Close()
 }
 
@@ -249,7 +260,7 @@ func (c *Conn) finish() {
 		return
 	}
 	if first {
-		c.w.Start(&c.ending.timer, time.Duration(c.linger)*time.Millisecond)
+		c.deadline(time.Duration(c.linger)*time.Millisecond, c.closeTimeout)
 		c.enqueue()
 	}
 }

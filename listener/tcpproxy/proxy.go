@@ -259,10 +259,12 @@ func (r *relay) deadlines() {
 	}
 	if d := r.p.filter.MaxConnectionDuration; d > 0 {
 		r.max = &worker.Timer{Fire: func() {
-			n := r.ended()
-			n.MaxDuration = true
-			n.Flags = append(n.Flags, "DT")
-			r.closeBoth()
+			if r.ending == nil {
+				n := r.ended()
+				n.MaxDuration = true
+				n.Flags = append(n.Flags, "DT")
+			}
+			r.cut()
 		}}
 		r.p.w.Start(r.max, d)
 	}
@@ -283,6 +285,8 @@ func (r *relay) checkIdle() {
 		r.p.w.Start(&r.idle, limit-idle)
 		return
 	}
-	r.ended().IdleTimeout = true
-	r.closeBoth()
+	if r.ending == nil {
+		r.ended().IdleTimeout = true
+	}
+	r.cut()
 }

@@ -45,6 +45,7 @@ type side struct {
 	paused, resumed uint32       // how often reading was
 	full            uint8        // reads in a row that filled the buffer
 	eof             bool
+	closing         bool // closes when its output is out
 	closed          bool
 }
 
@@ -198,11 +199,14 @@ func isReset(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// closeAs closes a side as the other one was closed.
+// closeAs closes a side as the other one was closed. Its peer may take its time, as
+// long as the connection isn't idle, for the other one won't send that again.
 func closeAs(s *side, err error) {
 	if s.conn == nil || s.closed {
 		return
 	}
+	s.closing = true
+	s.conn.Patient()
 	if isReset(err) {
 		s.conn.ResetWhenFlushed()
 		return
@@ -235,11 +239,26 @@ func (r *relay) closeBoth() {
 	closeAs(&r.up, nil)
 }
 
+// cut ends both sides at the end of their time: what a peer doesn't take soon, or
+// hasn't since the other side's end, is lost.
+func (r *relay) cut() {
+	for _, s := range [...]*side{&r.down, &r.up} {
+		switch {
+		case s.conn == nil || s.closed:
+		case s.closing:
+			s.conn.Abort()
+		default:
+			s.conn.SetLinger(0)
+			s.conn.CloseWhenFlushed()
+		}
+	}
+}
+
 // BeginDrain implements downstream.Drainer: TCP has no word for it.
 func (r *relay) BeginDrain() {}
 
 // EndDrain implements downstream.Drainer.
-func (r *relay) EndDrain() { r.closeBoth() }
+func (r *relay) EndDrain() { r.cut() }
 
 // release tells upstream that its connection isn't used any more.
 func (r *relay) release(closed func(remote bool), remote bool) {
