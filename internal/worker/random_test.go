@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -389,5 +390,34 @@ func TestAnyOrderOfOperationsKeepsEveryByte(t *testing.T) {
 	}
 	if w.Conns() != 0 {
 		t.Errorf("%d conns are left", w.Conns())
+	}
+}
+
+// A Conn that is closed while it connects has the time limit of every close once
+// it is connected: a peer that takes nothing doesn't hold it.
+func TestCloseWhileConnectingKeepsItsTimeLimit(t *testing.T) {
+	w, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.closeAll()
+	fd, err := OpenListener(netip.MustParseAddrPort("127.0.0.1:0"), "", SocketOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	closed := false
+	c := w.Dial(SocketName(fd), "", DialOptions{Timeout: time.Minute}, &fake{close: func(*Conn, error) { closed = true }})
+	c.Write(make([]byte, 16<<20))
+	c.CloseWhenFlushed()
+	for range 6 {
+		for range 3 {
+			n, _ := unix.EpollWait(w.ep, w.events, 10)
+			w.turn(max(n, 0))
+		}
+		w.base = w.base.Add(-flushTimeout)
+	}
+	if !closed {
+		t.Errorf("not closed after a minute, %d bytes pending", c.Pending())
 	}
 }
