@@ -146,3 +146,17 @@ func TestWhatGoesUpstreamIsWhatWasSeen(t *testing.T) {
 	}
 	t.Log(accepted, "requests accepted")
 }
+
+// Two Expect lines are a list, which is no 100-continue: it goes to the upstream.
+func TestTwoExpectLinesAreNotAnswered(t *testing.T) {
+	for in, want := range map[string]string{
+		"Expect: 100-continue\r\n": "HTTP/1.1 100 Continue\r\n\r\n", "Expect: 100-Continue \r\n": "HTTP/1.1 100 Continue\r\n\r\n",
+		"Expect: 100-continue\r\nExpect: x\r\n": "", "Expect: x\r\nExpect: 100-continue\r\n": "", "Expect: 100-continue, x\r\n": "",
+	} {
+		_, d, _ := newServer(Options{AutoContinue: true})
+		d.push("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n" + in + "\r\n")
+		if got := string(d.w.out); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
