@@ -421,3 +421,46 @@ func TestCloseWhileConnectingKeepsItsTimeLimit(t *testing.T) {
 		t.Errorf("not closed after a minute, %d bytes pending", c.Pending())
 	}
 }
+
+// A Conn with a layer that is closed at once still says close_notify, as FIN ends
+// one without; behind output that is lost, or a reset, it says nothing.
+func TestCloseNotifiesUnlessOutputIsLost(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		end   func(c *Conn)
+		notes bool
+	}{
+		{"idle", (*Conn).Close, true},
+		{"reset", (*Conn).Abort, false},
+		{"pending", func(c *Conn) { c.Write(make([]byte, 4<<20)); c.writeOut(); c.Close() }, false},
+		{"pause", func(c *Conn) { c.CloseDelayed(time.Minute); c.settle(); c.Close() }, true},
+	} {
+		w, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.closeAll()
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := w.Adopt(fds[0], &fake{})
+		x.SetLayer(records{})
+		c.end(x)
+		if !x.Closed() {
+			t.Errorf("%s: not closed", c.name)
+		}
+		var got []byte
+		for b := make([]byte, 64<<10); ; {
+			n, err := unix.Read(fds[1], b)
+			if n <= 0 || err != nil {
+				break
+			}
+			got = append(got, b[:n]...)
+		}
+		unix.Close(fds[1])
+		if _, _, err := (records{}).Open(got); (err == io.EOF) != c.notes {
+			t.Errorf("%s: %d bytes end with %v", c.name, len(got), err)
+		}
+	}
+}

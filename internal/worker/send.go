@@ -265,6 +265,18 @@ func (c *Conn) finish() {
 	}
 }
 
+// notify sends close_notify, which a peer behind a layer takes for a clean end as
+// others do FIN. Behind output that is dropped it would hide the loss.
+func (c *Conn) notify() {
+	if c.layer == nil || c.flags&(closeSealed|connecting) != 0 || c.werr != 0 || c.Pending() > 0 {
+		return
+	}
+	c.flags |= closeSealed
+	b := c.layer.SealClose(c.w.buffers.take(64))
+	sysWrite(int(c.fd), b) // what the kernel doesn't take the peer does without
+	c.w.buffers.give(b)
+}
+
 // writeOut writes pending bytes until they are gone or the kernel is full.
 func (c *Conn) writeOut() {
 	if !c.writeWire() || c.held == nil || c.held.outOff == len(c.held.out) {
