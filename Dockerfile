@@ -5,7 +5,8 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN make build
+ARG VERSION=dev
+RUN make build VERSION=$VERSION
 
 FROM debian:bookworm-slim
 RUN apt-get update \

@@ -1,6 +1,7 @@
 # sluice. `make help` lists the targets. On a bare Debian or Ubuntu with Go, `make demo` and `make test` install what they need.
 SHELL   := /bin/bash
 GO      ?= go
+DOCKER  ?= docker
 CACHE   := $(CURDIR)/.cache
 ENVOY   := $(CACHE)/envoy/bin/envoy
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
@@ -61,4 +62,4 @@ supported: ## regenerate docs/SUPPORTED.md
 	$(GO) test ./xdsclient/translate -run TestSupported -update
 
 image: ## container image
-	docker build -t sluice:$(VERSION) .
+	$(DOCKER) build --build-arg VERSION=$(VERSION) -t sluice:$(VERSION) .

@@ -115,8 +115,13 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 	defer l.mu.Unlock()
 	var errs []error
 	wanted := map[string]bool{}
+	taken := config.Addresses{}
 	for _, c := range list {
 		wanted[c.Name] = true
+		if err := taken.Claim(c); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if old := l.current[c.Name]; old != nil && old.config.Hash == c.Hash {
 			continue
 		}

@@ -13,6 +13,8 @@ import (
 	"sluice/redirect/command"
 )
 
+var version = "dev" // set by the linker
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], command.System(os.LookupEnv))
@@ -28,6 +30,13 @@ func run(ctx context.Context, args []string, host command.Host) error {
 		args = args[1:]
 	}
 	c := command.New(host)
+	c.Version = version
+	if len(args) == 1 && (args[0] == "help" || args[0] == "version") {
+		args = []string{"--" + args[0]}
+	}
+	if err := command.Misspelt(c, args, host.Stderr); err != nil {
+		return err
+	}
 	c.SetArgs(args)
 	return c.ExecuteContext(ctx)
 }

@@ -29,12 +29,15 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if err != nil {
 		return err
 	}
-	if f.mode == "validate" {
-		_, err := fmt.Fprintf(h.stdout, "configuration '%s' OK\n", f.config)
-		return err
+	if f.concurrency < 0 {
+		return fmt.Errorf("--concurrency %d: must not be negative", f.concurrency)
 	}
 	level, log, err := newLog(h, f.logLevel, false)
 	if err != nil {
+		return err
+	}
+	if f.mode == "validate" {
+		_, err := fmt.Fprintf(h.stdout, "configuration '%s' OK\n", f.config)
 		return err
 	}
 	if f.node != "" {

@@ -37,18 +37,17 @@ type flags struct {
 	allowUnknown        bool
 }
 
-const unknownFlags = true // both dialects ignore flags they don't know, so do we
+const unknownFlags = true // pilot-agent ignores flags it doesn't know, so do we; Envoy refuses them
 
 func rootCommand(h host) *cobra.Command {
 	var f flags
 	root := &cobra.Command{
-		Use:                "proxy -c FILE | proxy sidecar",
-		Short:              "The sluice sidecar: takes the arguments of pilot-agent, or of Envoy",
-		Args:               cobra.ArbitraryArgs,
-		SilenceUsage:       true,
-		SilenceErrors:      true,
-		Version:            version,
-		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: unknownFlags},
+		Use:           "proxy -c FILE | proxy sidecar",
+		Short:         "The sluice sidecar: takes the arguments of pilot-agent, or of Envoy",
+		Args:          cobra.ArbitraryArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.config == "" && f.configYAML == "" {
 				if len(args) > 0 {
@@ -73,8 +72,13 @@ func rootCommand(h host) *cobra.Command {
 	p.StringVar(&f.cluster, "service-cluster", "", "node cluster")
 	p.BoolVar(&f.visibleWait, "visible-wait", false, "wait for events through the Go scheduler only (slower at low rates)")
 	p.BoolVar(&f.allowUnknown, "allow-unknown-static-fields", false, "leave out fields of the bootstrap that aren't known instead of refusing it")
-	for _, name := range []string{"disable-hot-restart", "skip-deprecated-logs", "reject-unknown-dynamic-fields", "ignore-unknown-dynamic-fields", "enable-fine-grain-logging"} {
+	for _, name := range [...]string{"disable-hot-restart", "skip-deprecated-logs", "reject-unknown-dynamic-fields", "ignore-unknown-dynamic-fields",
+		"enable-fine-grain-logging", "log-format-escaped", "use-dynamic-base-id", "cpuset-threads", "enable-core-dump"} {
 		p.Bool(name, false, "accepted for Envoy's sake")
+	}
+	for _, name := range [...]string{"base-id", "base-id-path", "restart-epoch", "parent-shutdown-time-s", "local-address-ip-version", "service-zone",
+		"log-path", "log-format", "socket-path", "socket-mode", "admin-address-path", "disable-extensions", "stats-tag", "bootstrap-version"} {
+		p.String(name, "", "accepted for Envoy's sake")
 	}
 	root.AddCommand(sidecarCommand(h), agentCommand(h), requestCommand(), waitCommand(), versionCommand(), command.New(command.System(h.lookup)))
 	return root

@@ -18,6 +18,9 @@ func TestCommandLineSaysWhatIsWrong(t *testing.T) {
 		{"an unknown command is named", []string{"bogus"}, `unknown command "bogus"`},
 		{"no bootstrap", []string{}, "--config-path"},
 		{"a mode that is not done is refused", []string{"--mode", "init_only", "--config-yaml", "{}"}, `--mode "init_only"`},
+		{"an unknown flag is named", []string{"--mod", "validate", "--config-yaml", "{}"}, "unknown flag: --mod"},
+		{"a level that isn't one", []string{"--mode", "validate", "-l", "verbose", "--config-yaml", "{}"}, "verbose"},
+		{"less than no worker", []string{"--mode", "validate", "--concurrency", "-3", "--config-yaml", "{}"}, "--concurrency -3"},
 		{"an unknown field is named", []string{"--mode", "validate", "--config-yaml", unknown}, `"nodee"`},
 		{"unless it may be left out", []string{"--mode", "validate", "--allow-unknown-static-fields", "--config-yaml", unknown}, ""},
 	} {

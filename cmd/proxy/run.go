@@ -58,6 +58,7 @@ func run(ctx context.Context, h host, s settings) error {
 	if p.plane, err = newPlane(h, s.log, s.plane); err != nil {
 		return err
 	}
+	p.log.Info("starting", "version", version, "workers", s.plane.workers, "node", s.boot.Node.ID, "admin", s.boot.Admin.String())
 	// The data plane outlives the control path: requests go on while it drains.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.life = inner
@@ -82,7 +83,7 @@ func run(ctx context.Context, h host, s settings) error {
 	}
 	defer pages()
 	start("configuration", p.client.Run)
-	if s.pod != nil {
+	if s.pod != nil && s.pod.source != nil {
 		start("identity", s.pod.source.Run)
 	}
 	select {
@@ -92,7 +93,9 @@ func run(ctx context.Context, h host, s settings) error {
 	case err := <-p.applyE:
 		return err
 	}
+	p.log.Info("ending", "because", context.Cause(ctx))
 	p.terminate(inner)
+	p.log.Info("exiting")
 	return nil
 }
 
@@ -126,7 +129,9 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 		Changed: p.changed,
 	}
 	if p.pod != nil {
-		o.Secrets, o.NameTable = p.pod.source.Secrets(), p.pod.dns
+		if o.NameTable = p.pod.dns; p.pod.source != nil {
+			o.Secrets = p.pod.source.Secrets()
+		}
 		o.StaticFirst, o.Peer = true, p.pod.agent.Text("discoveryAddress")
 	}
 	return o
@@ -140,6 +145,7 @@ func (p *process) changed(f xdsclient.Facts) {
 	switch f.State() {
 	case "LIVE":
 		if admin.State(p.state.Swap(int32(admin.Live))) != admin.Live {
+			p.log.Info("the configuration is in force", "after", time.Since(p.began).Round(time.Millisecond).String())
 			if err := trim(); err != nil {
 				p.log.Debug("memory", "error", err)
 			}

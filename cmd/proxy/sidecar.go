@@ -38,7 +38,7 @@ const (
 // agent's pages.
 type podSide struct {
 	agent  *identity.Agent
-	source *identity.Source
+	source *identity.Source // nil: an SDS server beside us has the certificates
 	ready  *admin.Readiness
 	dns    bool
 	drains struct{ minimum, termination time.Duration }
@@ -140,8 +140,13 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 	if m := (identity.Files{Chain: certsDir + "cert-chain.pem", Key: certsDir + "key.pem", Root: certsDir + "root-cert.pem"}); exists(m.Chain, m.Key, m.Root) {
 		o.Mounted, o.CA = &m, nil
 	}
-	p.source = identity.NewSource(o)
-	p.counts = newAgentMetrics(p.source.Expiry)
+	if path := a.WorkloadSocket(); served(path) {
+		logf("certificates come from the SDS server at %s", path)
+		p.counts = newAgentMetrics(func() time.Time { return time.Time{} })
+	} else {
+		p.source = identity.NewSource(o)
+		p.counts = newAgentMetrics(p.source.Expiry)
+	}
 	return p, peer(discovery, "XDS_ROOT_CA").Dial, nil
 }
 
@@ -162,6 +167,24 @@ func rootOf(a *identity.Agent, variable string) string {
 		}
 	}
 	return rootFile
+}
+
+// served says that somebody listens at a socket.
+func served(path string) bool {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
+}
+
+// identity says whether there is a certificate, or why not. With an SDS server the
+// configuration waits for it.
+func (s *podSide) identity() (ok bool, problem string) {
+	if s.source == nil {
+		return true, ""
+	}
+	return s.source.Certificate() != nil, s.source.Problem()
 }
 
 func exists(paths ...string) bool {
@@ -214,7 +237,7 @@ func (s *podSide) servePages(_ context.Context, p *process) (stop func(), err er
 		},
 		Drain:     func() { s.began.Store(true); p.drain(true, true, true) },
 		NameTable: func() []byte { return nameTable(p.names.Load()) },
-		Identity:  func() (bool, string) { return s.source.Certificate() != nil, s.source.Problem() },
+		Identity:  s.identity,
 	}
 	p.plane.metrics.Global(build)
 	port := s.agent.Number("statusPort", 15020)

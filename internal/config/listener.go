@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -95,6 +96,29 @@ type TLVRule struct {
 	Namespace, Key string
 }
 
+// Addresses are those that listeners bind, with who does.
+type Addresses map[Address]string
+
+// Claim notes the addresses of l, unless another listener has one: the kernel
+// would let them share it, and spread connections over them by chance.
+func (t Addresses) Claim(l *Listener) error {
+	if !l.BindToPort || l.Internal {
+		return nil
+	}
+	all := append([]Address{l.Address}, l.Additional...)
+	for _, a := range all {
+		if _, ok := t[a]; ok {
+			return fmt.Errorf("error adding listener: '%s' has duplicate address '%s' as existing listener", l.Name, a)
+		}
+	}
+	for _, a := range all {
+		if a.Pipe != "" || a.IP.Port() != 0 { // else the kernel chooses
+			t[a] = l.Name
+		}
+	}
+	return nil
+}
+
 // FilterChain is what is done with the connections that fit Match.
 type FilterChain struct {
 	Name                string
@@ -154,7 +178,8 @@ type TCPProxy struct {
 	MaxConnectAttempts     int // 1 when absent
 	HashSourceIP           bool
 	AccessLogs             []*AccessLog
-	AccessLogOnStart       bool // flush_access_log_on_connected
+	AccessLogOnStart       bool // flush_access_log_on_start
+	AccessLogOnConnected   bool // flush_access_log_on_connected
 	TunnelHost             *Format
 	TunnelPost             bool
 	TunnelPath             string

@@ -43,7 +43,7 @@ func (a *Agent) bootstrap() object {
 			"clusters": []any{
 				staticCluster("prometheus_stats", "0.250s", tcp("127.0.0.1", a.Number("proxyAdminPort", 15000)), false),
 				staticCluster("agent", "0.250s", tcp("127.0.0.1", a.Number("statusPort", 15020)), false),
-				staticCluster("sds-grpc", "1s", pipe("./var/run/secrets/workload-spiffe-uds/"+a.text("WORKLOAD_IDENTITY_SOCKET_FILE")), true),
+				staticCluster("sds-grpc", "1s", pipe(a.WorkloadSocket()), true),
 				staticCluster("xds-grpc", "1s", pipe(a.Text("configPath")+"/XDS"), true),
 			},
 			"listeners": []any{
@@ -55,6 +55,12 @@ func (a *Agent) bootstrap() object {
 		"layered_runtime":  object{"layers": []any{object{"name": "global config", "static_layer": a.runtime()}, object{"name": "admin", "admin_layer": object{}}}},
 		"overload_manager": a.overload(),
 	}
+}
+
+// WorkloadSocket is where a workload's SDS server listens: pilot-agent, or a SPIRE
+// agent that was there before.
+func (a *Agent) WorkloadSocket() string {
+	return "./var/run/secrets/workload-spiffe-uds/" + a.text("WORKLOAD_IDENTITY_SOCKET_FILE")
 }
 
 func (a *Agent) text(key string) string {

@@ -35,7 +35,7 @@ func (f *Files) Compile(list []*config.AccessLog) (*Log, error) {
 	for _, a := range list {
 		sink, ok := a.Sink.(*config.FileLog)
 		if !ok {
-			continue // streamed logs are delivered by their own exporters
+			continue // SUPPORTED.md says that streamed logs are not sent yet
 		}
 		file, err := f.Open(sink.Path)
 		if err != nil {

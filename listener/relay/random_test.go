@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
+	"sluice/listener/tcpproxy"
 )
 
 // Connections of random sizes end in random ways, half-closed, closed, reset,
@@ -33,7 +34,7 @@ func TestCountersAddUpToTheRecords(t *testing.T) {
 		}
 	}()
 	w := &telemetry.Registry{}
-	r, at := serve(t, &config.TCPProxy{StatPrefix: "t", IdleTimeout: time.Minute, AccessLogOnStart: true}, nil, l.Addr().String())
+	r, at := serve(t, &config.TCPProxy{StatPrefix: "t", IdleTimeout: time.Minute, AccessLogOnStart: true, AccessLogOnConnected: true, FlushAccessLogInterval: 5 * time.Millisecond}, nil, l.Addr().String())
 	w.Register(r.post, r.set)
 	gather := func() map[string]uint64 {
 		got := map[string]uint64{}
@@ -96,7 +97,7 @@ func TestCountersAddUpToTheRecords(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, x := range r.records {
-			if !x.Started {
+			if x.Log == tcpproxy.AtEnd {
 				n++
 				rx, tx, urx, utx = rx+x.Received, tx+x.Sent, urx+x.UpstreamReceived, utx+x.UpstreamSent
 			}

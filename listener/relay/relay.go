@@ -134,9 +134,7 @@ func (p *Reports) Log(t *tcpproxy.Record) {
 	r := p.record(t)
 	w := d.Conn.Worker().Index()
 	on := &p.workers[w]
-	if t.Started {
-		r.LogType = "TcpUpstreamConnected"
-	} else {
+	if r.LogType = string(t.Log); t.Log == tcpproxy.AtEnd {
 		if c := p.clusters.Local(w).Get(t.Cluster); c != nil && r.Flags.Has(telemetry.URX) {
 			c.Stats[pool.CxConnectAttemptsExceeded]++
 		}
@@ -151,7 +149,7 @@ func (p *Reports) record(t *tcpproxy.Record) *telemetry.Record {
 	d := t.Downstream
 	facts := Facts(d)
 	facts.Remote = d.Src
-	r := &telemetry.Record{Conn: &facts, TCP: true, LogType: "TcpConnectionEnd", Wall: d.BeganAt(), Start: t.Start, End: t.End,
+	r := &telemetry.Record{Conn: &facts, TCP: true, Wall: d.BeganAt(), Start: t.Start, End: t.End,
 		Remote: d.Src, BytesIn: t.Received, BytesOut: t.Sent, DownWireIn: t.Received, DownWireOut: t.Sent,
 		UpWireOut: t.UpstreamSent, UpWireIn: t.UpstreamReceived, ClusterRaw: t.Cluster, Cluster: t.Cluster,
 		UpstreamLocal: t.UpstreamLocal, UpstreamTLS: t.UpstreamTLS, UpstreamFailure: t.TransportFailure, CloseDown: t.DownstreamClose, CloseUp: t.UpstreamEnds, Attempts: t.Attempts, Dynamic: d.Notes().Dynamic}

@@ -116,6 +116,9 @@ func (p *Proxy) Serve(d *downstream.Connection) {
 	d.Conn.SetHandler((*downHandler)(r))
 	d.Drainer = r
 	r.wanted.request.Cluster = p.cluster(d, &r.wanted.request)
+	if p.filter.AccessLogOnStart {
+		r.log(AtStart)
+	}
 	r.deadlines()
 	r.connect()
 }
@@ -187,11 +190,8 @@ func (r *relay) connected(u Upstream, err error) {
 	u.Conn.SetHandler((*upHandler)(r))
 	u.Conn.ResumeRead()
 	r.down.conn.ResumeRead()
-	if r.p.filter.AccessLogOnStart && r.p.opts.Log != nil {
-		rec := &Record{}
-		r.fill(rec)
-		rec.Started = true
-		r.p.opts.Log(rec)
+	if r.p.filter.AccessLogOnConnected {
+		r.log(Connected)
 	}
 	r.report()
 }
@@ -257,17 +257,32 @@ func (r *relay) deadlines() {
 		r.idle.Fire = r.checkIdle
 		r.p.w.Start(&r.idle, d)
 	}
-	if d := r.p.filter.MaxConnectionDuration; d > 0 {
-		r.max = &worker.Timer{Fire: func() {
-			if r.ending == nil {
-				n := r.ended()
-				n.MaxDuration = true
-				n.Flags = append(n.Flags, "DT")
-			}
-			r.cut()
-		}}
-		r.p.w.Start(r.max, d)
+	every, most := r.p.filter.FlushAccessLogInterval, r.p.filter.MaxConnectionDuration
+	if every <= 0 && most <= 0 {
+		return
 	}
+	r.clocks = &clocks{}
+	if every > 0 {
+		r.clocks.logs.Fire = func() {
+			r.log(Periodic)
+			r.p.w.Start(&r.clocks.logs, every)
+		}
+		r.p.w.Start(&r.clocks.logs, every)
+	}
+	if most > 0 {
+		r.clocks.max.Fire = r.tooOld
+		r.p.w.Start(&r.clocks.max, most)
+	}
+}
+
+// tooOld is the end of max_downstream_connection_duration.
+func (r *relay) tooOld() {
+	if r.ending == nil {
+		n := r.ended()
+		n.MaxDuration = true
+		n.Flags = append(n.Flags, "DT")
+	}
+	r.cut()
 }
 
 // note notes that something moved now, and how much had by now.

@@ -36,7 +36,7 @@ type Record struct {
 	Filter     *config.TCPProxy
 	Cluster    string
 	Host       *config.Endpoint
-	Started    bool // flush_access_log_on_connected: the record of the beginning
+	Log        LogType
 
 	UpstreamLocal, UpstreamRemote netip.AddrPort
 	UpstreamTLS                   *telemetry.TLS
@@ -46,6 +46,17 @@ type Record struct {
 	Attempts              int
 	Ending
 }
+
+// LogType is what a record is made for: %ACCESS_LOG_TYPE%.
+type LogType string
+
+// The types; the others come only where the filter asks for them.
+const (
+	AtEnd     LogType = "TcpConnectionEnd"
+	AtStart   LogType = "TcpConnectionStart"
+	Connected LogType = "TcpUpstreamConnected"
+	Periodic  LogType = "TcpPeriodic"
+)
 
 // Ending is how a connection ended.
 type Ending struct {
@@ -57,7 +68,7 @@ type Ending struct {
 
 // fill makes rec what is known of the connection now.
 func (r *relay) fill(rec *Record) {
-	*rec = Record{Counted: &r.counted, Downstream: r.d, Filter: r.p.filter, Cluster: r.cluster, Host: r.host,
+	*rec = Record{Log: AtEnd, Counted: &r.counted, Downstream: r.d, Filter: r.p.filter, Cluster: r.cluster, Host: r.host,
 		UpstreamLocal: r.local, UpstreamTLS: r.tls, UpstreamPeer: r.peer,
 		Start: r.d.Start, Connected: r.connectedAt, End: r.p.w.Now(), Attempts: int(r.attempts)}
 	if r.remote != nil {
@@ -73,6 +84,17 @@ func (r *relay) fill(rec *Record) {
 	}
 	r.down.measure(&rec.Received, &rec.Sent, &rec.Paused, &rec.Resumed)
 	r.up.measure(&rec.UpstreamReceived, &rec.UpstreamSent, &rec.UpstreamPaused, &rec.UpstreamResumed)
+}
+
+// log gives the log a record of what is known now.
+func (r *relay) log(t LogType) {
+	if r.p.opts.Log == nil {
+		return
+	}
+	rec := &Record{}
+	r.fill(rec)
+	rec.Log = t
+	r.p.opts.Log(rec)
 }
 
 // measure reads the side's counters. The pauses of a splice go by without a call.

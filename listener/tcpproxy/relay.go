@@ -20,7 +20,7 @@ type relay struct {
 	down, up    side
 	wanted      *wanted // nil once there is an upstream connection
 	idle        worker.Timer
-	max         *worker.Timer // max_downstream_connection_duration
+	clocks      *clocks
 	reports     *reports
 	ending      *Ending
 	prev, next  *relay // in Live
@@ -37,6 +37,12 @@ type relay struct {
 	seen        uint32 // bytes moved by then, modulo 2³²
 	attempts    uint32
 	over        bool // the downstream connection is gone
+}
+
+// clocks are what few filters ask for.
+type clocks struct {
+	max  worker.Timer // max_downstream_connection_duration
+	logs worker.Timer // access_log_flush_interval
 }
 
 // side is one of the two connections.
@@ -274,16 +280,13 @@ func (r *relay) finishIfOver() {
 	}
 	w := r.p.w
 	w.Stop(&r.idle)
-	if r.max != nil {
-		w.Stop(r.max)
+	if r.clocks != nil {
+		w.Stop(&r.clocks.max)
+		w.Stop(&r.clocks.logs)
 	}
 	if r.reports != nil {
 		w.Stop(&r.reports.timer)
 	}
 	r.p.live.remove(r)
-	if r.p.opts.Log != nil {
-		rec := &Record{}
-		r.fill(rec)
-		r.p.opts.Log(rec)
-	}
+	r.log(AtEnd)
 }

@@ -48,6 +48,28 @@ func TestUnknownFlagsAndStrayWordsAreIgnored(t *testing.T) {
 	}
 }
 
+func TestWhatMustHaveBeenMeantIsNotIgnored(t *testing.T) {
+	for _, c := range []struct {
+		args       string
+		says, errs string
+	}{
+		{"-p 15001 --from-the-future=1 --another value", "ignoring unknown flag --from-the-future\nignoring unknown flag --another\n", ""},
+		{"-p 15001 --dryrun", "", "unknown flag --dryrun: --dry-run?"},
+		{"--clean", "", "unknown flag --clean: --cleanup-only?"},
+		{"--dry-run --cleanup-only --version --help -h", "", ""},
+		{"-w", "ignoring unknown flag -w\n", ""},
+		{"-- --dryrun", "", ""},
+	} {
+		var b strings.Builder
+		cmd := New(Host{})
+		cmd.Version = "v"
+		err := Misspelt(cmd, strings.Fields(c.args), &b)
+		if b.String() != c.says || (err == nil) != (c.errs == "") || err != nil && err.Error() != c.errs {
+			t.Errorf("%s: says %q, error %v", c.args, b.String(), err)
+		}
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	for rule, tc := range map[string]struct {
 		vars   map[string]string

@@ -132,7 +132,7 @@ func (s scope) static(m *bootstrap.Bootstrap_StaticResources, out *config.Bootst
 		v.Hash = hashMessage(c)
 		snap.Secrets[v.Name] = v
 	}
-	names := map[string]bool{}
+	names, taken := map[string]bool{}, config.Addresses{}
 	for i, l := range m.GetListeners() {
 		at := s.index("listeners", i)
 		v := at.listener(l)
@@ -141,6 +141,9 @@ func (s scope) static(m *bootstrap.Bootstrap_StaticResources, out *config.Bootst
 			at.at("name").bad("error adding listener: duplicate name '%s'", v.Name)
 		}
 		names[v.Name] = true
+		if err := taken.Claim(v); err != nil {
+			at.at("address").bad("%v", err)
+		}
 		snap.Listeners = append(snap.Listeners, v)
 	}
 	s.references(out)

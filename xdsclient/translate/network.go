@@ -82,7 +82,8 @@ func tcpProxy(s scope, t typed) config.NetworkFilter {
 		MaxConnectionDuration:  s.duration("max_downstream_connection_duration", m.GetMaxDownstreamConnectionDuration(), 0),
 		MaxConnectAttempts:     capped(u32(m.GetMaxConnectAttempts(), 1)),
 		AccessLogs:             s.accessLogs("access_log", m.GetAccessLog()),
-		AccessLogOnStart:       m.GetFlushAccessLogOnConnected() || m.GetAccessLogOptions().GetFlushAccessLogOnConnected(),
+		AccessLogOnStart:       m.GetAccessLogOptions().GetFlushAccessLogOnStart(),
+		AccessLogOnConnected:   m.GetFlushAccessLogOnConnected() || m.GetAccessLogOptions().GetFlushAccessLogOnConnected(),
 		FlushAccessLogInterval: s.duration("access_log_flush_interval", m.GetAccessLogFlushInterval(), 0),
 		MetadataMatch:          structOf(m.GetMetadataMatch().GetFilterMetadata()["envoy.lb"]),
 	}

@@ -24,6 +24,8 @@ type Registry struct {
 	Tracers           map[string]func(scope, typed) config.TracerProvider
 	// Ignored extensions are left out; each has one sentence why that is safe.
 	Ignored map[string]string
+	// Idle extensions are in the tables above, but nothing carries them out yet.
+	Idle map[string]string
 	// Unsupported extensions are known and refused; each says what it is.
 	Unsupported map[string]string
 
@@ -90,6 +92,7 @@ func Default() *Registry {
 			"envoy.config.trace.v3.OpenTelemetryConfig": otelTracer,
 		},
 		Ignored:     ignored(),
+		Idle:        idle(),
 		Unsupported: unsupported(),
 		ReadFile:    os.ReadFile,
 		Env:         func(string) (string, bool) { return "", false },
@@ -126,6 +129,19 @@ func routeFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
 		"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         routeLocalRateLimit,
 		"envoy.extensions.filters.http.buffer.v3.BufferPerRoute":                  routeBuffer,
 		"envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute": routeHeaderMutation,
+	}
+}
+
+// idle lists what is checked and accepted but not carried out yet: it reports on
+// traffic, and refusing it would stop the traffic.
+func idle() map[string]string {
+	const logs, spans = "its records are not sent", "no spans are made; trace headers pass through and sampling is decided"
+	return map[string]string{
+		"envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig":                logs,
+		"envoy.extensions.access_loggers.grpc.v3.TcpGrpcAccessLogConfig":                 logs,
+		"envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": logs,
+		"envoy.config.trace.v3.ZipkinConfig":                                             spans,
+		"envoy.config.trace.v3.OpenTelemetryConfig":                                      spans,
 	}
 }
 

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,11 +23,19 @@ func (r *Registry) Supported() string {
 	list(&b, "Transport sockets, downstream", sortedKeys(r.DownstreamSockets))
 	list(&b, "Transport sockets, upstream", sortedKeys(r.UpstreamSockets))
 	list(&b, "Load balancing policies", sortedKeys(r.LBPolicies))
-	list(&b, "Access loggers", sortedKeys(r.AccessLoggers))
-	list(&b, "Tracers", sortedKeys(r.Tracers))
+	list(&b, "Access loggers", r.active(sortedKeys(r.AccessLoggers)))
+	if t := r.active(sortedKeys(r.Tracers)); len(t) > 0 {
+		list(&b, "Tracers", t)
+	}
+	reasons(&b, "Accepted, without effect yet", r.Idle)
 	reasons(&b, "Ignored, and why that is safe", r.Ignored)
 	reasons(&b, "Known and refused", r.Unsupported)
 	return b.String()
+}
+
+// active leaves out what has no effect yet.
+func (r *Registry) active(names []string) []string {
+	return slices.DeleteFunc(names, func(n string) bool { _, idle := r.Idle[n]; return idle })
 }
 
 func list(b *strings.Builder, title string, names []string) {
