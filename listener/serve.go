@@ -405,7 +405,7 @@ func (c *conn) shaken(s *tlsconn.State, err error) {
 		return
 	}
 	n.shaken(s)
-	c.TLS = s
+	c.TLS, c.unread = s, false
 	c.Conn.SetHandler(c)
 	c.admit()
 }
@@ -424,6 +424,7 @@ func (c *conn) admit() {
 		}
 	}
 	if _, late := c.chain.terminal.(*tcpproxy.Proxy); !late && !c.Guarded() {
+		c.unread = false // the filter judged by them
 		c.refuse("", c.Notes().Termination)
 		return
 	}

@@ -192,7 +192,7 @@ func bodyFields(h *httpmsg.Head) bool {
 		return true
 	}
 	if h.Has(httpmsg.ContentLength) {
-		if string(h.Get(httpmsg.ContentLength)) != "0" {
+		if string(h.Get(httpmsg.ContentLength)) != "0" || count(h, httpmsg.ContentLength) > 1 {
 			return true
 		}
 		h.Del(httpmsg.ContentLength)

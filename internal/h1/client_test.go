@@ -26,6 +26,8 @@ func TestResponses(t *testing.T) {
 		{"until close", "GET", "HTTP/1.1 200 OK\r\n\r\nto the end", "head 200 end=false|data to the end", false, false},
 		{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\n", "head 204 end=true", true, false},
 		{"204 with length 0", "GET", "HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n", "head 204 end=true", true, false},
+		{"204 with two lengths 0", "GET", "HTTP/1.1 204 No Content\r\ncontent-length: 0\r\ncontent-length: 0\r\n\r\n", bad, false, true},
+		{"204 with lengths 0 and 5", "GET", "HTTP/1.1 204 No Content\r\ncontent-length: 0\r\ncontent-length: 5\r\n\r\n", bad, false, true},
 		{"204 with length", "GET", "HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", bad, false, true},
 		{"204 with chunks", "GET", "HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", bad, false, true},
 		{"304 with length", "GET", "HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", `head 304 content-length="5" end=true`, true, false},

@@ -98,7 +98,8 @@ func number(b []byte) (n uint64, ok bool) {
 }
 
 // chunkSize takes a chunk-size line, extensions dropped; n is 0 when it isn't
-// complete. ext is how long the extensions were.
+// complete. ext is how long the extensions were, with the white space before them:
+// some servers pad sizes, and Envoy and net/http take that too.
 func chunkSize(b []byte) (size uint64, ext, n int, f fault) {
 	i := 0
 	for ; i < len(b); i++ {
@@ -114,7 +115,11 @@ func chunkSize(b []byte) (size uint64, ext, n int, f fault) {
 	if i == len(b) {
 		return 0, 0, 0, noFault
 	}
-	if i == 0 || b[i] != ';' && b[i] != '\r' {
+	digits := i
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t') {
+		i++
+	}
+	if digits == 0 || i < len(b) && b[i] != ';' && b[i] != '\r' {
 		return 0, 0, 0, codecError
 	}
 	end, next, f := lineEnd(b, i)
@@ -127,7 +132,7 @@ func chunkSize(b []byte) (size uint64, ext, n int, f fault) {
 	if next != end+2 || end > maxChunkLine { // unlike that of a head, its line needs a CR
 		return 0, 0, 0, codecError
 	}
-	return size, end - i, next, noFault
+	return size, end - digits, next, noFault
 }
 
 func hex(c byte) byte {

@@ -178,7 +178,7 @@ func (s *Server) request() fault {
 	s.head = nil
 	s.begin()
 	s.in.start(fr)
-	if s.opts.AutoContinue && httpmsg.EqualFold(h.Get(httpmsg.Expect), "100-continue") {
+	if s.opts.AutoContinue && count(h, httpmsg.Expect) == 1 && httpmsg.EqualFold(h.Get(httpmsg.Expect), "100-continue") {
 		h.Del(httpmsg.Expect)
 		s.conn.Put(append(s.conn.Grab(), "HTTP/1.1 100 Continue\r\n\r\n"...))
 	}

@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"bytes"
+	"cmp"
 	"math"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 
@@ -190,14 +192,18 @@ func (w *Writer) either(e *config.Expression, r *Record) value {
 	return truth(!decides)
 }
 
-// has reports whether a member is there.
+// has reports whether a member is there. What has the member is evaluated once:
+// calls of has may nest.
 func (w *Writer) has(e *config.Expression, r *Record) value {
-	v := w.eval(e, r)
-	if e.Op == config.ExprIndex {
-		if of := w.eval(&e.Sub[0], r); of.kind == none {
-			return value{}
-		}
+	if e.Op != config.ExprIndex {
+		v := w.eval(e, r)
+		return truth(v.kind != none)
 	}
+	of := w.eval(&e.Sub[0], r)
+	if of.kind == none {
+		return value{}
+	}
+	v := w.index(of, w.eval(&e.Sub[1], r), r)
 	return truth(v.kind != none)
 }
 
@@ -205,7 +211,7 @@ func unary(e *config.Expression, a value) value {
 	switch {
 	case e.Op == config.ExprNot && a.kind == boolean:
 		return truth(!a.holds())
-	case e.Op == config.ExprMinus && a.kind == whole:
+	case e.Op == config.ExprMinus && a.kind == whole && a.n != math.MinInt64:
 		return value{kind: whole, n: -a.n}
 	case e.Op == config.ExprMinus && a.kind == decimal:
 		return value{kind: decimal, f: -a.f}
@@ -358,6 +364,9 @@ func combine(op config.ExpressionOp, a, b value) value {
 
 // equal compares values of any kind: those of different kinds differ, but numbers.
 func equal(a, b value) bool {
+	if a.kind == whole && b.kind == whole {
+		return a.n == b.n
+	}
 	if x, ok := a.number(); ok {
 		y, both := b.number()
 		return both && x == y
@@ -385,6 +394,9 @@ func ofTexts(op config.ExpressionOp, a, b []byte) value {
 }
 
 func ordered(op config.ExpressionOp, a, b value) value {
+	if a.kind == whole && b.kind == whole {
+		return compared(op, cmp.Compare(a.n, b.n))
+	}
 	x, first := a.number()
 	y, second := b.number()
 	switch {
@@ -412,20 +424,34 @@ func compared(op config.ExpressionOp, c int) value {
 	return value{}
 }
 
+// ofWholes computes in 64 bits; a result that needs more is an error, as in CEL.
 func ofWholes(op config.ExpressionOp, a, b int64) value {
+	n, ok := int64(0), false
 	switch {
 	case op == config.ExprAdd:
-		return value{kind: whole, n: a + b}
+		n, ok = a+b, (a+b > a) == (b > 0)
 	case op == config.ExprSubtract:
-		return value{kind: whole, n: a - b}
+		n, ok = a-b, (a-b < a) == (b > 0)
 	case op == config.ExprMultiply:
-		return value{kind: whole, n: a * b}
-	case op == config.ExprDivide && b != 0:
-		return value{kind: whole, n: a / b}
-	case op == config.ExprModulo && b != 0:
-		return value{kind: whole, n: a % b}
+		high, low := bits.Mul64(magnitude(a), magnitude(b))
+		n, ok = a*b, high == 0 && (low < 1<<63 || low == 1<<63 && (a < 0) != (b < 0))
+	case b == 0 || a == math.MinInt64 && b == -1:
+	case op == config.ExprDivide:
+		n, ok = a/b, true
+	case op == config.ExprModulo:
+		n, ok = a%b, true
 	}
-	return value{}
+	if !ok {
+		return value{}
+	}
+	return value{kind: whole, n: n}
+}
+
+func magnitude(n int64) uint64 {
+	if n < 0 {
+		return -uint64(n)
+	}
+	return uint64(n)
 }
 
 func ofDecimals(op config.ExpressionOp, a, b float64) value {

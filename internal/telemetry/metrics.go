@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -194,18 +193,28 @@ func (r *Registry) Gather(ctx context.Context) []Metric {
 	r.mu.Lock()
 	base := r.base
 	r.mu.Unlock()
-	out := make([]Metric, 0, len(sum))
+	list := make([]keyed, 0, len(sum))
 	for k, m := range sum {
 		if b := base[k]; b <= m.Value { // else what counts it was made anew
 			m.Value -= b
 		}
-		out = append(out, *m)
+		if r.Tags.apply(m) {
+			k = m.key()
+		}
+		list = append(list, keyed{k, m})
 	}
-	for i := range out {
-		r.Tags.apply(&out[i])
+	slices.SortFunc(list, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	out := make([]Metric, len(list))
+	for i := range list {
+		out[i] = *list[i].m
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].key() < out[j].key() })
 	return out
+}
+
+// keyed is a metric and its key, which is made once: a sort asks for it often.
+type keyed struct {
+	key string
+	m   *Metric
 }
 
 // merged sums the metrics of all workers by key.

@@ -46,10 +46,10 @@ func NewTags(list []config.StatsTag) *Tags {
 }
 
 // apply gives a metric with one of Envoy's names the name and labels that the tags
-// say. Others have labels of their own.
-func (t *Tags) apply(m *Metric) {
+// say, and reports whether it did. Others have labels of their own.
+func (t *Tags) apply(m *Metric) bool {
 	if t == nil || !strings.HasPrefix(m.Prom, "envoy_") {
-		return
+		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,6 +62,7 @@ func (t *Tags) apply(m *Metric) {
 		t.seen[m.Name] = x
 	}
 	m.Prom, m.Labels = x.prom, x.labels
+	return true
 }
 
 // extract applies every tag to the whole name: the second group of its expression

@@ -69,6 +69,7 @@ const (
 	above                               // Pending was at HighWater
 	bigReads                            // reads of 128 KiB
 	timedOut                            // the peer didn't close in time
+	patient                             // the flush may last
 	inAgain                             // in worker.again
 	inDirty                             // in worker.dirty
 )
@@ -511,22 +512,27 @@ func (c *Conn) fail(err error) {
 	c.release()
 }
 
-// Close closes the socket at once, dropping pending output. OnClose follows
-// later in the turn.
+// Close closes the socket at once, dropping pending output; when there is none a
+// Layer's close_notify goes before. OnClose follows later in the turn.
 func (c *Conn) Close() {
 	if c.flags&dead == 0 {
-		if c.ending != nil {
-			c.ending.err = nil
-		}
-		c.release()
+		c.notify()
+		c.closeNow()
 	}
+}
+
+func (c *Conn) closeNow() {
+	if c.ending != nil {
+		c.ending.err = nil
+	}
+	c.release()
 }
 
 // Abort closes at once with RST.
 func (c *Conn) Abort() {
 	if c.flags&dead == 0 {
 		resetOnClose(int(c.fd))
-		c.Close()
+		c.closeNow()
 	}
 }
 

@@ -67,7 +67,9 @@ func (c *Conn) failDial(err error) *Conn {
 
 // connected is the kernel's word on a connect.
 func (c *Conn) connected() {
-	c.stopDeadline()
+	if c.flags&closing == 0 { // else it is the limit of the close by now
+		c.stopDeadline()
+	}
 	if e := socketError(int(c.fd)); e != 0 {
 		c.fail(e)
 		return

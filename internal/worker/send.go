@@ -42,6 +42,9 @@ func (c *Conn) Put(b []byte) {
 
 // Write appends a copy of p to the output.
 func (c *Conn) Write(p []byte) {
+	if len(p) == 0 {
+		return // an idle conn would hold a buffer for it
+	}
 	b := c.Grab()
 	if need := len(b) + len(p); need > cap(b) {
 		nb := append(c.w.buffers.take(need), b...)
@@ -117,7 +120,8 @@ func (c *Conn) ShutdownWrite() {
 // CloseWhenFlushed sends what is pending, then FIN, and closes when the peer
 // does, at the latest after the linger time (1 s, see SetLinger): closing with
 // unread bytes would send RST and may destroy the response on its way. A peer
-// that takes no byte for flushTimeout loses the rest.
+// that takes no byte for flushTimeout loses the rest, see Patient, and gets RST:
+// FIN would pass the part for the whole.
 func (c *Conn) CloseWhenFlushed() {
 	if c.flags&(closing|dead) != 0 {
 		return
@@ -128,10 +132,16 @@ func (c *Conn) CloseWhenFlushed() {
 	}
 	c.flags |= closing | finAfter
 	c.flags &^= paused
-	c.deadline(flushTimeout, c.closeTimeout)
-	c.ending.mark = c.tx
+	if c.flags&patient == 0 {
+		c.deadline(flushTimeout, c.closeTimeout)
+		c.ending.mark = c.tx
+	}
 	c.touch()
 }
+
+// Patient has CloseWhenFlushed wait for a peer that takes nothing for as long as
+// its caller does. Called after it, it changes nothing.
+func (c *Conn) Patient() { c.flags |= patient }
 
 // CloseDelayed sends what is pending and closes when the peer does, at the latest
 // d after the last byte left. Until then the peer sees no FIN: Envoy's
@@ -157,6 +167,10 @@ func (c *Conn) closeTimeout() {
 		return
 	}
 	c.flags |= timedOut
+	if c.flags&finSent == 0 {
+		c.Abort()
+		return
+	}
 	c.Close()
 }
 
@@ -246,9 +260,21 @@ func (c *Conn) finish() {
 		return
 	}
 	if first {
-		c.w.Start(&c.ending.timer, time.Duration(c.linger)*time.Millisecond)
+		c.deadline(time.Duration(c.linger)*time.Millisecond, c.closeTimeout)
 		c.enqueue()
 	}
+}
+
+// notify sends close_notify, which a peer behind a layer takes for a clean end as
+// others do FIN. Behind output that is dropped it would hide the loss.
+func (c *Conn) notify() {
+	if c.layer == nil || c.flags&(closeSealed|connecting) != 0 || c.werr != 0 || c.Pending() > 0 {
+		return
+	}
+	c.flags |= closeSealed
+	b := c.layer.SealClose(c.w.buffers.take(64))
+	sysWrite(int(c.fd), b) // what the kernel doesn't take the peer does without
+	c.w.buffers.give(b)
 }
 
 // writeOut writes pending bytes until they are gone or the kernel is full.

@@ -105,9 +105,6 @@ func (c *Conn) startSplice(dst *Conn, s splice) bool {
 // Stalls counts the times that splicing stopped reading c because dst was full.
 func (c *Conn) Stalls() uint64 { return uint64(c.stalls) }
 
-// Splicing reports whether Splice is at work on c.
-func (c *Conn) Splicing() bool { return c.splice != nil }
-
 func (c *Conn) unsplice() {
 	s := c.splice
 	if s == nil {

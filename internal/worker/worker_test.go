@@ -602,3 +602,65 @@ func TestCloseDelayedSendsNoFIN(t *testing.T) {
 		}
 	}
 }
+
+// Output that a peer doesn't take in time is cut with RST, never with the FIN that
+// would make the part look like the whole; a patient conn keeps it.
+func TestOutputThatIsNotTakenIsCutWithReset(t *testing.T) {
+	for _, patient := range []bool{false, true} {
+		w, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.closeAll()
+		fd, err := OpenListener(netip.MustParseAddrPort("127.0.0.1:0"), "", SocketOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c *Conn
+		if _, err := w.Listen(fd, func(fd int, _ netip.AddrPort) { c = w.Adopt(fd, &fake{}) }); err != nil {
+			t.Fatal(err)
+		}
+		turn := func() {
+			n, _ := unix.EpollWait(w.ep, w.events, 10)
+			w.turn(max(n, 0))
+		}
+		peer := dial(t, SocketName(fd))
+		for c == nil {
+			turn()
+		}
+		const size = 16 << 20
+		c.Write(make([]byte, size))
+		if patient {
+			c.Patient()
+		}
+		c.SetLinger(0)
+		c.CloseWhenFlushed()
+		for range 6 {
+			w.base = w.base.Add(-flushTimeout)
+			for range 3 {
+				turn()
+			}
+		}
+		if c.Closed() == patient {
+			t.Errorf("patient %v: closed %v after a minute", patient, c.Closed())
+		}
+		read := make(chan error, 1)
+		go func() {
+			n, err := io.Copy(io.Discard, peer)
+			if err == nil && n != size {
+				err = io.ErrUnexpectedEOF
+			}
+			read <- err
+		}()
+		for done := false; !done; {
+			turn()
+			select {
+			case err := <-read:
+				if done = true; patient && err != nil || !patient && !errors.Is(err, unix.ECONNRESET) {
+					t.Errorf("patient %v: the peer got %v", patient, err)
+				}
+			default:
+			}
+		}
+	}
+}

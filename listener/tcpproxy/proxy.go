@@ -176,13 +176,13 @@ func (r *relay) connected(u Upstream, err error) {
 	if u.Cluster != "" {
 		r.cluster = u.Cluster
 	}
-	r.last = r.p.w.Now()
-	r.connectedAt, r.local, r.remote = r.last, u.Conn.LocalAddr(), u.Remote
+	r.connectedAt, r.local, r.remote = r.p.w.Now(), u.Conn.LocalAddr(), u.Remote
 	if r.remote == nil {
 		a := u.Conn.RemoteAddr()
 		r.remote = &a
 	}
 	r.up.conn = u.Conn
+	r.note()
 	if d := r.down.conn; d.Layer() != nil || u.Conn.Layer() != nil {
 		d.ReadBig()
 		u.Conn.ReadBig()
@@ -252,7 +252,7 @@ func (r *relay) failed(err error) {
 
 // deadlines starts the timers that the filter asks for.
 func (r *relay) deadlines() {
-	r.last = r.p.w.Now()
+	r.note()
 	if d := r.p.filter.IdleTimeout; d > 0 {
 		r.idle.Fire = r.checkIdle
 		r.p.w.Start(&r.idle, d)
@@ -277,25 +277,31 @@ func (r *relay) deadlines() {
 
 // tooOld is the end of max_downstream_connection_duration.
 func (r *relay) tooOld() {
-	n := r.ended()
-	n.MaxDuration = true
-	n.Flags = append(n.Flags, "DT")
-	r.closeBoth()
+	if r.ending == nil {
+		n := r.ended()
+		n.MaxDuration = true
+		n.Flags = append(n.Flags, "DT")
+	}
+	r.cut()
 }
 
-// checkIdle runs once an idle period at most: activity only notes the time.
+// note notes that something moved now, and how much had by now.
+func (r *relay) note() { r.last, r.seen = r.p.w.Now(), r.moved() }
+
+// checkIdle runs once an idle period at most: activity only notes the time. What
+// moved since the last note, spliced or out of a buffer, moved without a call: when
+// isn't known, and too late an end is better than one of a busy connection.
 func (r *relay) checkIdle() {
-	if moved := uint32(r.down.moved() + r.up.moved()); moved != r.seen {
-		r.seen = moved
-		if r.down.splicing() || r.up.splicing() {
-			r.last = r.p.w.Now() // splicing makes no calls that could note it
-		}
+	if r.moved() != r.seen {
+		r.note()
 	}
 	idle := time.Duration(r.p.w.Now() - r.last)
 	if limit := r.p.filter.IdleTimeout; idle < limit {
 		r.p.w.Start(&r.idle, limit-idle)
 		return
 	}
-	r.ended().IdleTimeout = true
-	r.closeBoth()
+	if r.ending == nil {
+		r.ended().IdleTimeout = true
+	}
+	r.cut()
 }

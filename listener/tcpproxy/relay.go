@@ -34,7 +34,7 @@ type relay struct {
 	local       netip.AddrPort
 	remote      *netip.AddrPort
 	counted     Traffic
-	seen        uint32 // bytes moved at the last idle check, modulo 2³²
+	seen        uint32 // bytes moved by then, modulo 2³²
 	attempts    uint32
 	over        bool // the downstream connection is gone
 }
@@ -51,6 +51,7 @@ type side struct {
 	paused, resumed uint32       // how often reading was
 	full            uint8        // reads in a row that filled the buffer
 	eof             bool
+	closing         bool // closes when its output is out
 	closed          bool
 }
 
@@ -81,8 +82,8 @@ func (h *upHandler) OnData(_ *worker.Conn, b []byte) int {
 // pass writes to the other side. All bytes are taken: what the kernel there
 // refuses is kept as that side's output, which is bounded by pausing this one.
 func (r *relay) pass(from, to *side, b []byte) {
-	r.last = r.p.w.Now()
 	to.conn.WriteNow(b)
+	r.note()
 	if to.conn.Pending() >= worker.HighWater {
 		from.paused++
 		from.conn.PauseRead()
@@ -108,7 +109,7 @@ func (r *relay) resume(s *side) {
 	if s.conn == nil {
 		return
 	}
-	r.last = r.p.w.Now()
+	r.note()
 	if s.conn.Paused() {
 		s.resumed++
 	}
@@ -132,7 +133,7 @@ func (h *upHandler) OnEOF(*worker.Conn) {
 
 // halfClose ends writing to a side; after the second end the relay is over.
 func (r *relay) halfClose(to *side) {
-	r.last = r.p.w.Now()
+	r.note()
 	if to.eof {
 		r.closeBoth()
 		return
@@ -204,11 +205,14 @@ func isReset(err error) bool {
 	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// closeAs closes a side as the other one was closed.
+// closeAs closes a side as the other one was closed. Its peer may take its time, as
+// long as the connection isn't idle, for the other one won't send that again.
 func closeAs(s *side, err error) {
 	if s.conn == nil || s.closed {
 		return
 	}
+	s.closing = true
+	s.conn.Patient()
 	if isReset(err) {
 		s.conn.ResetWhenFlushed()
 		return
@@ -225,7 +229,8 @@ func (r *relay) ended() *Ending {
 	return r.ending
 }
 
-func (s *side) splicing() bool { return s.conn != nil && s.conn.Splicing() }
+// moved is how many bytes both sides read and wrote, modulo 2³².
+func (r *relay) moved() uint32 { return uint32(r.down.moved() + r.up.moved()) }
 
 func (s *side) moved() uint64 {
 	if s.conn == nil {
@@ -240,11 +245,26 @@ func (r *relay) closeBoth() {
 	closeAs(&r.up, nil)
 }
 
+// cut ends both sides at the end of their time: what a peer doesn't take soon, or
+// hasn't since the other side's end, is lost.
+func (r *relay) cut() {
+	for _, s := range [...]*side{&r.down, &r.up} {
+		switch {
+		case s.conn == nil || s.closed:
+		case s.closing:
+			s.conn.Abort()
+		default:
+			s.conn.SetLinger(0)
+			s.conn.CloseWhenFlushed()
+		}
+	}
+}
+
 // BeginDrain implements downstream.Drainer: TCP has no word for it.
 func (r *relay) BeginDrain() {}
 
 // EndDrain implements downstream.Drainer.
-func (r *relay) EndDrain() { r.closeBoth() }
+func (r *relay) EndDrain() { r.cut() }
 
 // release tells upstream that its connection isn't used any more.
 func (r *relay) release(closed func(remote bool), remote bool) {

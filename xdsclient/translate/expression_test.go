@@ -3,6 +3,7 @@ package translate
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
@@ -35,6 +36,11 @@ func TestExpressions(t *testing.T) {
 		"true": true, "false": false, "1 < 2 && 2 <= 2 && 3 > 2 && 3 >= 3": true, "1 == 1.0": true, "'1' == 1": false, "'1' != 1": true,
 		"1 + 2 * 3 == 7": true, "(1 + 2) * 3 == 9": true, "7 / 2 == 3": true, "7.0 / 2.0 == 3.5": true, "7 % 4 == 3": true, "1 / 0 == 1": false,
 		"-(-2) == 2": true, "!false && !!true": true, "1 == 2 ? false : true": true, "'a' < 'b'": true, "1 < 'b'": false, "1 - 2 - 3 == -4": true,
+		"9007199254740993 == 9007199254740992": false, "9007199254740993 > 9007199254740992": true, "9007199254740993 in [9007199254740992]": false,
+		// what doesn't fit into 64 bits is an error
+		"9223372036854775807 + 1 < 0": false, "9223372036854775807 + 1 > 0": false, "-9223372036854775807 - 2 > 0": false, "9223372036854775807 + -7 > 0": true,
+		"4611686018427387904 * 2 < 0": false, "-4611686018427387904 * 2 < 0": true, "4611686018427387904 * -4 == 0": false, "-3 * -2 == 6 && 0 * -1 == 0": true,
+		"(-9223372036854775807 - 1) / -1 < 0": false, "(-9223372036854775807 - 1) % -1 == 0": false, "-(-9223372036854775807 - 1) < 0": false,
 		// errors and what absorbs them
 		"request.headers['no'] == 'x'": false, "request.headers['no'] != 'x'": false, "request.headers['no'] == 'x' || true": true,
 		"true || request.headers['no'] == 'x'": true, "!(false && request.headers['no'] == 'x')": true, "!(request.headers['no'] == 'x')": false,
@@ -60,6 +66,27 @@ func TestExpressions(t *testing.T) {
 		if got := w.Holds(e, r); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
+	}
+}
+
+// Calls of has() nest as deep as expressions may, and each level costs as much as
+// one: evaluating its operand twice would double the cost with each.
+func TestNestedHasCostsWhatItIsLong(t *testing.T) {
+	text := "request.headers"
+	for range 14 {
+		text = "(has(" + text + ".x) ? request.headers : request.headers)"
+	}
+	e, problem := parseExpression("has(" + text + ".x)")
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	w, r := &telemetry.Writer{Format: telemetry.NewFormatter(nil)}, &telemetry.Record{Conn: &telemetry.Conn{}, Request: &httpmsg.Head{}}
+	begin := time.Now()
+	for range 100 {
+		w.Holds(e, r)
+	}
+	if took := time.Since(begin); took > 100*time.Millisecond {
+		t.Errorf("100 evaluations took %s", took)
 	}
 }
 
