@@ -27,6 +27,10 @@ type sdsServer struct {
 	refused  func(why string)
 }
 
+// sdsPause is how long a refused secret is looked at before the server is told:
+// one that sends it again at once must not keep us busy.
+const sdsPause = time.Second
+
 // watchServer subscribes to a secret until ctx ends. What came last stays in
 // force while the server is away.
 func (c *Client) watchServer(ctx context.Context, r config.SecretRef) {
@@ -48,12 +52,19 @@ func (c *Client) watchServer(ctx context.Context, r config.SecretRef) {
 			said = why
 			c.opts.Logf("SDS stream for %s ended: %s", r.Name, why)
 		}
-		wait := time.NewTimer(time.Duration(rand.Int64N(int64(min(backoffLast, backoffFirst<<min(attempts, 10)))) + 1))
-		select {
-		case <-ctx.Done():
-		case <-wait.C:
-		}
-		wait.Stop()
+		sleep(ctx, time.Duration(rand.Int64N(int64(min(backoffLast, backoffFirst<<min(attempts, 10))))+1))
+	}
+}
+
+// sleep reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
 	}
 }
 
@@ -71,7 +82,7 @@ func (s *sdsServer) serve(ctx context.Context) (answered bool, err error) {
 		return false, err
 	}
 	ask := &discovery.DiscoveryRequest{TypeUrl: translate.SecretURL, Node: s.node, ResourceNames: []string{s.name}}
-	for {
+	for said := ""; ; {
 		if err := stream.Send(ask); err != nil {
 			_, err = stream.Recv() // says why
 			return answered, err
@@ -83,8 +94,14 @@ func (s *sdsServer) serve(ctx context.Context) (answered bool, err error) {
 		answered = true
 		ask = &discovery.DiscoveryRequest{TypeUrl: translate.SecretURL, ResourceNames: []string{s.name}, VersionInfo: ask.VersionInfo, ResponseNonce: m.GetNonce()}
 		if err := s.accept(m); err != nil {
-			s.refused(err.Error())
+			if why := err.Error(); why != said {
+				said = why
+				s.refused(why)
+			}
 			ask.ErrorDetail = failure(err.Error())
+			if !sleep(ctx, sdsPause) {
+				return answered, ctx.Err()
+			}
 			continue
 		}
 		ask.VersionInfo = m.GetVersionInfo()

@@ -14,7 +14,8 @@ const (
 	peakLook  = time.Second // between two looks
 	peakCalm  = 2           // quiet looks in a row end a peak
 	peakQuiet = 64 << 10    // bytes allocated between two looks that count as none
-	peakWorth = 1 << 20     // bytes allocated since the last time that are worth it
+	peakWorth = 1 << 20     // bytes allocated since the last time that are worth it, but no less
+	peakShare = 8           // than this part of the live heap, which the collector must go through
 )
 
 // peak follows how much was allocated.
@@ -23,15 +24,16 @@ type peak struct {
 	calm          int    // quiet looks in a row
 }
 
-// over takes a look and says whether a peak has just ended.
-func (p *peak) over(allocated uint64) bool {
+// over takes a look, at the bytes allocated so far and those that are live, and
+// says whether a peak has just ended.
+func (p *peak) over(allocated, live uint64) bool {
 	quiet := allocated-p.last < peakQuiet
 	p.last = allocated
 	if !quiet {
 		p.calm = 0
 		return false
 	}
-	if p.calm++; p.calm != peakCalm || allocated-p.settled < peakWorth {
+	if p.calm++; p.calm != peakCalm || allocated-p.settled < max(peakWorth, live/peakShare) {
 		return false
 	}
 	p.settled = allocated
@@ -42,7 +44,7 @@ func (p *peak) over(allocated uint64) bool {
 func (p *plane) giveBack(ctx context.Context) error {
 	t := time.NewTicker(peakLook)
 	defer t.Stop()
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	k := peak{last: sample[0].Value.Uint64()}
 	for {
@@ -52,7 +54,7 @@ func (p *plane) giveBack(ctx context.Context) error {
 		case <-t.C:
 		}
 		metrics.Read(sample)
-		if !k.over(sample[0].Value.Uint64()) {
+		if !k.over(sample[0].Value.Uint64(), sample[1].Value.Uint64()) {
 			continue
 		}
 		for _, w := range p.workers {
