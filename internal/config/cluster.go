@@ -59,7 +59,6 @@ type ClusterOptions struct {
 	Subset          *SubsetLB
 	Breakers        [2]Breaker // by Priority
 	Outlier         *Outlier
-	HealthChecks    []HealthCheck
 	DNS             DNSOptions
 	CleanupInterval time.Duration
 	Bind            netip.Addr // upstream_bind_config; invalid: none
@@ -286,19 +285,6 @@ type Outlier struct {
 	FailureThreshold, FailureMinHosts, FailureVolume        uint32
 	SuccessfulActiveHC                                      bool
 	ErrorStatus                                             [][2]int // monitor: half-open ranges
-}
-
-// HealthCheck is one active health check.
-type HealthCheck struct {
-	Timeout, Interval, NoTraffic time.Duration
-	Healthy, Unhealthy           uint32
-	HTTPPath, HTTPHost           string
-	Expected                     [][2]int
-	TCPSend, TCPReceive          []byte
-	GRPC                         bool
-	GRPCService                  string
-	HTTP2                        bool
-	ReuseConnection              bool
 }
 
 // DNSOptions are a DNS cluster's.

@@ -41,9 +41,7 @@ func (s scope) cluster(m *clusterv3.Cluster) *config.Cluster {
 	s.upstreamSockets(m, out)
 	s.protocolOptions(m, out)
 	s.upstreamFilters(m.GetFilters(), out)
-	for i, h := range m.GetHealthChecks() {
-		out.HealthChecks = append(out.HealthChecks, s.index("health_checks", i).healthCheck(h))
-	}
+	s.unsupported(len(m.GetHealthChecks()) > 0, "health_checks", "active health checks")
 	out.ClusterOptions = s.r.alike.clusters.share(out.ClusterOptions)
 	return out
 }

@@ -6,9 +6,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	commonmatcher "github.com/envoyproxy/go-control-plane/envoy/config/common/matcher/v3"
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"sluice/internal/config"
 )
@@ -89,49 +87,4 @@ func (s scope) statusRange(h *route.HeaderMatcher) [][2]int {
 		return nil
 	}
 	return [][2]int{{code, code + 1}}
-}
-
-func (s scope) healthCheck(m *core.HealthCheck) config.HealthCheck {
-	out := config.HealthCheck{
-		Timeout:         s.duration("timeout", m.GetTimeout(), 0),
-		Interval:        s.duration("interval", m.GetInterval(), 0),
-		NoTraffic:       s.duration("no_traffic_interval", m.GetNoTrafficInterval(), 60*time.Second),
-		Healthy:         u32(m.GetHealthyThreshold(), 1),
-		Unhealthy:       u32(m.GetUnhealthyThreshold(), 1),
-		ReuseConnection: boolean(m.GetReuseConnection(), true),
-	}
-	switch x := m.GetHealthChecker().(type) {
-	case *core.HealthCheck_HttpHealthCheck_:
-		h := x.HttpHealthCheck
-		out.HTTPPath, out.HTTPHost = h.GetPath(), h.GetHost()
-		out.HTTP2 = h.GetCodecClientType() == typev3.CodecClientType_HTTP2
-		for _, r := range h.GetExpectedStatuses() {
-			out.Expected = append(out.Expected, [2]int{int(r.GetStart()), int(r.GetEnd())})
-		}
-	case *core.HealthCheck_TcpHealthCheck_:
-		out.TCPSend = payload(x.TcpHealthCheck.GetSend())
-		for _, r := range x.TcpHealthCheck.GetReceive() {
-			out.TCPReceive = append(out.TCPReceive, payload(r)...)
-		}
-	case *core.HealthCheck_GrpcHealthCheck_:
-		out.GRPC, out.GRPCService = true, x.GrpcHealthCheck.GetServiceName()
-	default:
-		s.bad("not supported yet: this kind of health check")
-	}
-	return out
-}
-
-func payload(p *core.HealthCheck_Payload) []byte {
-	if b := p.GetBinary(); len(b) > 0 {
-		return b
-	}
-	out := make([]byte, 0, len(p.GetText())/2)
-	for i := 0; i+1 < len(p.GetText()); i += 2 {
-		v, err := strconv.ParseUint(p.GetText()[i:i+2], 16, 8)
-		if err != nil {
-			return nil
-		}
-		out = append(out, byte(v))
-	}
-	return out
 }
