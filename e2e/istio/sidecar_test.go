@@ -51,6 +51,24 @@ func programs(t *testing.T) binaries {
 	return b
 }
 
+// reachable puts a program into dir: user 1337 may not enter the home folder that a
+// clone is in.
+func reachable(t *testing.T, path, dir string) string {
+	t.Helper()
+	to := filepath.Join(dir, filepath.Base(path))
+	if os.Link(path, to) == nil {
+		return to
+	}
+	b, err := os.ReadFile(path) // another file system
+	if err == nil {
+		err = os.WriteFile(to, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
 func bed(t *testing.T, prefix string, stock bool, kinds map[string]Sidecar) (*Bed, map[string]*Pod) {
 	t.Helper()
 	ctx := t.Context()
@@ -60,7 +78,9 @@ func bed(t *testing.T, prefix string, stock bool, kinds map[string]Sidecar) (*Be
 			t.Fatal(err)
 		}
 	}
-	b, err := NewBed(context.WithoutCancel(ctx), dir, prefix, stock, programs(t))
+	all := programs(t)
+	all.envoy = reachable(t, all.envoy, dir)
+	b, err := NewBed(context.WithoutCancel(ctx), dir, prefix, stock, all)
 	if err != nil {
 		t.Fatal(err)
 	}
