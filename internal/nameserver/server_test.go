@@ -40,14 +40,7 @@ func names() *config.NameTable {
 func upstreamServer(t *testing.T) string {
 	t.Helper()
 	s := New(Options{Listen: []string{"127.0.0.1:0"}})
-	u, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", u.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	u, l := bothPorts(t)
 	s.table = &table{hosts: map[string][]netip.Addr{}, wild: map[string][]netip.Addr{"example.org.": {netip.MustParseAddr("192.0.2.1")}, "test.": {netip.MustParseAddr("192.0.2.1")}}}
 	s.wg.Go(func() { s.serveUDP(context.Background(), u) })
 	s.wg.Go(func() { s.serveTCP(context.Background(), l) })
@@ -55,13 +48,29 @@ func upstreamServer(t *testing.T) string {
 	return u.LocalAddr().String()
 }
 
+// bothPorts opens one port number for UDP and TCP; one that is free for the first
+// may be taken for the second.
+func bothPorts(t *testing.T) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 50 {
+		u, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := net.Listen("tcp", u.LocalAddr().String()); err == nil {
+			return u, l
+		}
+		u.Close()
+	}
+	t.Fatal("no port is free for both")
+	return nil, nil
+}
+
 func start(t *testing.T, o Options) (*Server, string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u, l := bothPorts(t)
 	at := l.Addr().String()
+	u.Close()
 	l.Close()
 	o.Listen = []string{at}
 	s := New(o)
