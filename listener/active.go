@@ -124,7 +124,7 @@ func (o *onWorker) install(a, before *active, fds []int, keepSockets bool) {
 		o.drainMissing(before, a)
 	}
 	o.byName[a.config.Name] = a
-	for i, addr := range addresses(a.config) {
+	for i, addr := range a.config.Addresses() {
 		at := addr.IP
 		if i < len(a.bound) {
 			at = a.bound[i]

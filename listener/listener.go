@@ -148,7 +148,7 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 // place starts a listener, or puts a changed one in its predecessor's place.
 func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 	old := l.current[c.Name]
-	p := &placed{config: c, addrs: addresses(c), shared: &shared{}}
+	p := &placed{config: c, addrs: c.Addresses(), shared: &shared{}}
 	keepSockets := old != nil && reflect.DeepEqual(old.addrs, p.addrs) && sameSocket(old.config, c)
 	var fds [][]int // by worker
 	if keepSockets {
@@ -286,10 +286,6 @@ func (l *Listeners) Bound(name string) []netip.AddrPort {
 		return p.bound
 	}
 	return nil
-}
-
-func addresses(c *config.Listener) []config.Address {
-	return append([]config.Address{c.Address}, c.Additional...)
 }
 
 // sameSocket reports whether a socket of a serves b as well.

@@ -96,6 +96,9 @@ type TLVRule struct {
 	Namespace, Key string
 }
 
+// Addresses are all that l has.
+func (l *Listener) Addresses() []Address { return append([]Address{l.Address}, l.Additional...) }
+
 // Addresses are those that listeners bind, with who does.
 type Addresses map[Address]string
 
@@ -105,7 +108,7 @@ func (t Addresses) Claim(l *Listener) error {
 	if !l.BindToPort || l.Internal {
 		return nil
 	}
-	all := append([]Address{l.Address}, l.Additional...)
+	all := l.Addresses()
 	for _, a := range all {
 		if _, ok := t[a]; ok {
 			return fmt.Errorf("error adding listener: '%s' has duplicate address '%s' as existing listener", l.Name, a)

@@ -79,9 +79,8 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 func newConn(p *Proxy, l *local, d *downstream.Connection) {
 	c := &conn{proxy: p, local: l, down: d, wire: d.Conn, group: p.group(l)}
-	if f := relay.Facts(d); f.TLS != nil || f.Peer != nil {
-		c.tls, c.peer = f.TLS, f.Peer
-	}
+	f := relay.Facts(d)
+	c.tls, c.peer = f.TLS, f.Peer
 	c.out = endpoint{Conn: c.wire, of: c}
 	v := c.group.Values
 	v[cxTotal]++

@@ -205,12 +205,14 @@ func TestProxyHeaderGoesAheadAndNamesTheClient(t *testing.T) {
 	}
 }
 
-func TestLiveConnectionsAreCountedAtAScrapeAndOnce(t *testing.T) {
+// echo serves connections that give back what they get.
+func echo(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -220,8 +222,12 @@ func TestLiveConnectionsAreCountedAtAScrapeAndOnce(t *testing.T) {
 			go func() { io.Copy(c, c); c.Close() }()
 		}
 	}()
+	return l.Addr().String()
+}
+
+func TestLiveConnectionsAreCountedAtAScrapeAndOnce(t *testing.T) {
 	w := &telemetry.Registry{}
-	r, at := serve(t, &config.TCPProxy{StatPrefix: "t"}, nil, l.Addr().String())
+	r, at := serve(t, &config.TCPProxy{StatPrefix: "t"}, nil, echo(t))
 	w.Register(r.post, r.set)
 	c := dial(t, at)
 	io.WriteString(c, "hello")
