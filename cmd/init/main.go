@@ -29,13 +29,11 @@ func run(ctx context.Context, args []string, host command.Host) error {
 	if len(args) > 0 && args[0] == command.Name {
 		args = args[1:]
 	}
+	host.Args = args
 	c := command.New(host)
 	c.Version = version
 	if len(args) == 1 && (args[0] == "help" || args[0] == "version") {
 		args = []string{"--" + args[0]}
-	}
-	if err := command.Misspelt(c, args, host.Stderr); err != nil {
-		return err
 	}
 	c.SetArgs(args)
 	return c.ExecuteContext(ctx)

@@ -20,6 +20,14 @@ type host struct {
 	lookup         func(string) (string, bool)
 	environ        []string
 	stdout, stderr io.Writer
+	args           []string
+}
+
+// redirectCommand is istio-iptables, which the init container of one image runs.
+func redirectCommand(h host) *cobra.Command {
+	of := command.System(h.lookup)
+	of.Args = h.args
+	return command.New(of)
 }
 
 // flags are Envoy's, for `proxy -c FILE`. Those that change nothing here are
@@ -80,7 +88,7 @@ func rootCommand(h host) *cobra.Command {
 		"log-path", "log-format", "socket-path", "socket-mode", "admin-address-path", "disable-extensions", "stats-tag", "bootstrap-version"} {
 		p.String(name, "", "accepted for Envoy's sake")
 	}
-	root.AddCommand(sidecarCommand(h), agentCommand(h), requestCommand(), waitCommand(), versionCommand(), command.New(command.System(h.lookup)))
+	root.AddCommand(sidecarCommand(h), agentCommand(h), requestCommand(), waitCommand(), versionCommand(), redirectCommand(h))
 	return root
 }
 

@@ -16,7 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	h := host{lookup: os.LookupEnv, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}
+	h := host{lookup: os.LookupEnv, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, args: os.Args[1:]}
 	root := rootCommand(h)
 	root.SetArgs(os.Args[1:])
 	if err := root.ExecuteContext(ctx); err != nil {

@@ -25,6 +25,7 @@ const Name = "istio-iptables"
 
 // Host is what the command learns from the machine it runs on.
 type Host struct {
+	Args       []string // the command line: what is ignored of it is named
 	LookupEnv  func(string) (string, bool)
 	Addrs      func() ([]netip.Addr, error)      // the pod's addresses in interface order
 	ResolvConf func() (string, error)            // the text of resolv.conf
@@ -91,6 +92,9 @@ func New(h Host) *cobra.Command {
 		SilenceErrors:      true,
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := misspelt(c, h.Args, h.Stderr); err != nil {
+				return err
+			}
 			if err := f.fromEnv(c.Flags(), h.LookupEnv); err != nil {
 				return err
 			}

@@ -63,7 +63,9 @@ func TestWhatMustHaveBeenMeantIsNotIgnored(t *testing.T) {
 		var b strings.Builder
 		cmd := New(Host{})
 		cmd.Version = "v"
-		err := Misspelt(cmd, strings.Fields(c.args), &b)
+		cmd.InitDefaultHelpFlag()
+		cmd.InitDefaultVersionFlag()
+		err := misspelt(cmd, strings.Fields(c.args), &b)
 		if b.String() != c.says || (err == nil) != (c.errs == "") || err != nil && err.Error() != c.errs {
 			t.Errorf("%s: says %q, error %v", c.args, b.String(), err)
 		}

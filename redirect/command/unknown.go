@@ -8,11 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Misspelt looks at the arguments that c will ignore: it names each on w, and
+// misspelt looks at the arguments that c will ignore: it names each on w, and
 // refuses what must have been meant as a flag that changes nothing, or undoes.
-func Misspelt(c *cobra.Command, args []string, w io.Writer) error {
-	c.InitDefaultHelpFlag()
-	c.InitDefaultVersionFlag()
+func misspelt(c *cobra.Command, args []string, w io.Writer) error {
 	for _, name := range unknown(c, args) {
 		word := strings.TrimLeft(name, "-")
 		for _, meant := range [...]string{"dry-run", "cleanup-only", "help", "version"} {
