@@ -5,7 +5,7 @@
 //
 // Everything but Post is called on the worker's own goroutine only; a Conn never
 // changes its worker. A turn is: wait, read what is ready and hand it to the
-// handlers, mailbox, timers, deferred calls, flush. Nothing here blocks, locks
+// handlers, mailbox, timers, deferred calls, flush, pieces of long work. Nothing here blocks, locks
 // (the mailbox apart) or, in steady state, allocates.
 package worker
 
@@ -59,10 +59,10 @@ type Worker struct {
 	pipes     pipePool
 	mail      mailbox
 	wheel     wheel
-	deferred  *Deferred
-	lastDef   *Deferred
-	dirty     []*Conn // have output, or a close or drain to report
-	again     []*Conn // have bytes to present or a read budget that ran out
+	deferred  deferredList
+	pieces    deferredList // of long work, see Spare
+	dirty     []*Conn      // have output, or a close or drain to report
+	again     []*Conn      // have bytes to present or a read budget that ran out
 	spareA    []*Conn
 	spareD    []*Conn
 	base      time.Time
@@ -153,29 +153,6 @@ func (w *Worker) Take(n int) []byte { return w.buffers.take(n) }
 // Give returns a buffer of Take to the pool. It must not be used afterwards.
 func (w *Worker) Give(b []byte) { w.buffers.give(b) }
 
-// Deferred is a call at the end of a turn. It is intrusive: its owner embeds it
-// and sets Run once.
-type Deferred struct {
-	Run    func()
-	next   *Deferred
-	queued bool
-}
-
-// Later runs d.Run at the end of this turn, before output is flushed. A second
-// Later before that changes nothing.
-func (w *Worker) Later(d *Deferred) {
-	if d.queued {
-		return
-	}
-	d.queued, d.next = true, nil
-	if w.deferred == nil {
-		w.deferred = d
-	} else {
-		w.lastDef.next = d
-	}
-	w.lastDef = d
-}
-
 // Run is the loop. It returns when ctx ends, after closing every socket of the
 // worker; handlers are not told. Run may be called once.
 func (w *Worker) Run(ctx context.Context) error {
@@ -206,8 +183,10 @@ func (w *Worker) turn(n int) {
 	w.runDeferred()
 	w.stage = "flush"
 	w.flush()
+	began := w.now
+	w.runPieces()
 	if w.opts.StallLimit > 0 {
-		w.noteStall()
+		w.noteStall(began)
 	}
 }
 
@@ -216,8 +195,8 @@ func (w *Worker) tick() {
 	w.now = int64(w.wall.Sub(w.base))
 }
 
-func (w *Worker) noteStall() {
-	d := int64(time.Since(w.base)) - w.now
+func (w *Worker) noteStall(began int64) {
+	d := int64(time.Since(w.base)) - began
 	if d <= int64(w.opts.StallLimit) {
 		return
 	}
@@ -245,14 +224,6 @@ func (w *Worker) dispatch(ev *unix.EpollEvent) {
 	}
 }
 
-func (w *Worker) runDeferred() {
-	for d := w.deferred; d != nil; d = w.deferred {
-		w.deferred = d.next
-		d.queued, d.next = false, nil
-		d.Run()
-	}
-}
-
 // presentAgain gives bytes that a handler left, or could not be read for
 // fairness, another turn.
 func (w *Worker) presentAgain() {
@@ -272,7 +243,7 @@ func (w *Worker) presentAgain() {
 // flush writes the output of the turn and reports closes and drains. What
 // those calls write is flushed too, but not without end.
 func (w *Worker) flush() {
-	for round := 0; round < flushRounds && (len(w.dirty) > 0 || len(w.again) > 0 || w.deferred != nil); round++ {
+	for round := 0; round < flushRounds && (len(w.dirty) > 0 || len(w.again) > 0 || w.deferred.first != nil); round++ {
 		list := w.dirty
 		w.dirty = w.spareD[:0]
 		for i, c := range list {
@@ -290,7 +261,7 @@ func (w *Worker) flush() {
 
 // busy reports whether the next turn must not wait.
 func (w *Worker) busy() bool {
-	return len(w.dirty) > 0 || len(w.again) > 0 || w.deferred != nil || w.mail.left()
+	return len(w.dirty) > 0 || len(w.again) > 0 || w.deferred.first != nil || w.pieces.first != nil || w.mail.left()
 }
 
 func (w *Worker) register(fd int, e entry, events uint32) error {
