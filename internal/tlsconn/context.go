@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -55,6 +56,14 @@ type material struct {
 	verifier *verifier // nil: the peer isn't verified
 	sessions *sessions // of a client; nil: none are kept
 	missing  bool
+	slow     bool
+}
+
+// slow says whether a signature takes so long that it isn't for a worker: RSA's is
+// a millisecond and more. It goes by the material in use.
+func (b *built) slow() bool {
+	m := b.material.Load()
+	return m != nil && m.slow
 }
 
 // NewServerContext makes the context of a chain.
@@ -135,6 +144,7 @@ func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *
 	for i := range p.Certificates {
 		if r := refs[i]; r != nil && r.Certificate != nil {
 			m.certs = append(m.certs, r.Certificate)
+			m.slow = m.slow || isRSA(r.Certificate)
 		} else {
 			m.missing = true
 		}
@@ -378,6 +388,11 @@ func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo, fullScan bool)
 
 func isECDSA(c *tls.Certificate) bool {
 	_, ok := c.PrivateKey.(*ecdsa.PrivateKey)
+	return ok
+}
+
+func isRSA(c *tls.Certificate) bool {
+	_, ok := c.PrivateKey.(*rsa.PrivateKey)
 	return ok
 }
 

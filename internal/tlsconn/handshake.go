@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"crypto/tls"
@@ -21,27 +20,34 @@ const maxWaiting = 128 << 10
 var errGone = errors.New("connection closed during the handshake")
 
 // handshake is both ends of a hand-over: the worker's Handler, which collects
-// what arrives, and the net.Conn of crypto/tls on the goroutine. Output leaves a
-// flight at a time, when the goroutine turns to waiting.
+// what arrives, and the net.Conn of crypto/tls in a coroutine. Output leaves a
+// flight at a time, when a piece is done.
 type handshake struct {
-	pool    *Pool
-	c       *worker.Conn
-	w       *worker.Worker
-	done    func(*State, error)
-	setup   func() (*tls.Conn, error)
-	timer   worker.Timer
-	started bool
+	pool   *Pool
+	c      *worker.Conn
+	w      *worker.Worker
+	done   func(*State, error)
+	setup  func() (*tls.Conn, error)
+	timer  worker.Timer
+	piece  worker.Deferred
+	client bool
+	long   bool // a piece takes longer than a worker should
+
+	// The worker's.
+	arrived []byte // while a piece was under way
+	begun   bool
+	busy    bool // a piece is under way or waits for its turn
+	ended   bool // no more bytes will come
 	over    bool // done was called
-	client  bool
 
-	mu    sync.Mutex // guards in, out, err, eof
-	ready sync.Cond
-	in    []byte // unread bytes of the peer
-	out   []byte // bytes for the wire
-	err   error
-	eof   bool // no more bytes will come
-
-	// The goroutine's, until it ends.
+	// The piece's while one is under way, then the worker's.
+	co            *coroutine // nil before the first piece and after the last
+	shaken        bool       // there is a result
+	result        result
+	in            []byte // unread bytes of the peer
+	out           []byte // bytes for the wire
+	eof           bool   // nothing comes after in
+	err           error
 	left          int    // bytes of the current record that crypto/tls hasn't had
 	sent          []byte // everything written, to count records under the last key
 	inKey         []byte // traffic secrets, once known
@@ -60,23 +66,73 @@ type handshake struct {
 	mem           *memory          // takes over from the net.Conn for a legacy layer
 }
 
-// OnData collects, and wakes the goroutine when a whole record is there.
+// OnData collects, and goes on when a whole record is there.
 func (h *handshake) OnData(c *worker.Conn, b []byte) int {
-	h.mu.Lock()
-	h.in = append(h.in, b...)
-	wake := wholeRecords(h.in) > 0 || !looksLikeTLS(h.in)
-	if wake {
-		h.ready.Signal()
-	}
-	long := len(h.in) > maxWaiting
-	h.mu.Unlock()
-	if wake {
-		h.start()
-	}
-	if long {
+	h.arrived = append(h.arrived, b...)
+	if len(h.arrived) > maxWaiting {
 		c.PauseRead()
 	}
+	if !h.busy {
+		h.takeArrived()
+		if h.fed() {
+			h.goOn()
+		}
+	}
 	return len(b)
+}
+
+// takeArrived gives what arrived to the next piece.
+func (h *handshake) takeArrived() {
+	if len(h.in) == 0 {
+		h.in, h.arrived = h.arrived, nil
+	} else {
+		h.in, h.arrived = append(h.in, h.arrived...), nil
+	}
+	h.eof = h.ended
+}
+
+// fed says whether what a piece would wait for is there.
+func (h *handshake) fed() bool {
+	return wholeRecords(h.in) > 0 || !looksLikeTLS(h.in) || h.eof || h.err != nil
+}
+
+// goOn begins a piece: on the worker, after the turn's output, or on a goroutine.
+func (h *handshake) goOn() {
+	if !h.begun {
+		if !h.pool.admit() {
+			h.abandon(&Error{Text: "TLS_error:|too many handshakes:TLS_error_end"})
+			h.c.Close()
+			return
+		}
+		h.begun = true
+	}
+	h.busy = true
+	if h.long || h.w.Pieces() >= maxPieces {
+		h.pool.give(h)
+	} else {
+		h.w.Spare(&h.piece)
+	}
+}
+
+func (h *handshake) onWorker() {
+	h.compute()
+	h.computed()
+}
+
+// computed takes the outcome of a piece up, on the worker.
+func (h *handshake) computed() {
+	h.busy = false
+	switch {
+	case h.over:
+		h.giveUp()
+	case h.shaken:
+		h.finish(h.result)
+	default:
+		h.flushOut()
+		if h.takeArrived(); h.fed() {
+			h.goOn()
+		}
+	}
 }
 
 // looksLikeTLS is false for a whole record header that can be none.
@@ -106,15 +162,16 @@ func (h *handshake) OnEOF(c *worker.Conn) {
 	}
 }
 
-// noMore lets the goroutine use up what came and end; false: there is none.
+// noMore has the handshake use up what came and end; false: none has begun.
 func (h *handshake) noMore() bool {
-	if !h.started {
+	if !h.begun {
 		return false
 	}
-	h.mu.Lock()
-	h.eof = true
-	h.ready.Signal()
-	h.mu.Unlock()
+	h.ended = true
+	if !h.busy && !h.over {
+		h.takeArrived()
+		h.goOn()
+	}
 	return true
 }
 
@@ -135,23 +192,26 @@ func (h *handshake) OnClose(_ *worker.Conn, err error) {
 	h.abandon(&Error{Kind: Gone, Cause: err})
 }
 
-// abandon tells the caller and stops the goroutine. It runs on the worker.
+// abandon tells the caller and ends the coroutine. It runs on the worker.
 func (h *handshake) abandon(e *Error) {
 	h.w.Stop(&h.timer)
-	h.giveUp()
-	if !h.over {
-		h.over = true
+	over := h.over
+	h.over = true
+	if !h.busy {
+		h.giveUp()
+	}
+	if !over {
 		h.c.SetHandler(nobody{})
 		h.done(nil, e)
 	}
 }
 
-// giveUp ends the goroutine's wait for the peer.
+// giveUp ends a coroutine that waits for the peer.
 func (h *handshake) giveUp() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.err = errGone
-	h.ready.Signal()
+	if h.co != nil {
+		h.err = errGone
+		h.compute()
+	}
 }
 
 // Read gives crypto/tls at most the rest of one record, so that nothing after
@@ -160,8 +220,6 @@ func (h *handshake) Read(p []byte) (int, error) {
 	if h.mem != nil {
 		return h.mem.Read(p)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.left == 0 && !h.waitRecord() {
 		return 0, h.err
 	}
@@ -172,8 +230,7 @@ func (h *handshake) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// waitRecord waits for a whole record, or for bytes that are none. While it
-// waits another handshake may compute.
+// waitRecord waits for a whole record, or for bytes that are none.
 func (h *handshake) waitRecord() bool {
 	for h.err == nil {
 		if !looksLikeTLS(h.in) {
@@ -188,17 +245,14 @@ func (h *handshake) waitRecord() bool {
 			h.err = io.EOF
 			break
 		}
-		h.post()
-		<-h.pool.run
-		h.ready.Wait()
-		h.mu.Unlock()
-		h.pool.run <- struct{}{}
-		h.mu.Lock()
+		if !h.co.wait() {
+			h.err = errGone
+		}
 	}
 	return false
 }
 
-// Write keeps a flight until the goroutine waits or ends.
+// Write keeps a flight until the piece ends.
 func (h *handshake) Write(p []byte) (int, error) {
 	if h.mem != nil {
 		return h.mem.Write(p)
@@ -213,26 +267,15 @@ func (h *handshake) Write(p []byte) (int, error) {
 	} else if !h.client {
 		h.sent = append(h.sent, p...)
 	}
-	h.mu.Lock()
 	h.out = append(h.out, p...)
-	h.mu.Unlock()
 	return n, nil
 }
 
-// post asks the worker to send what was written. Called with mu held.
-func (h *handshake) post() {
-	if len(h.out) > 0 {
-		h.w.Post(h.flushOut)
-	}
-}
-
-// flushOut runs on the worker.
+// flushOut sends what a piece wrote.
 func (h *handshake) flushOut() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if len(h.out) > 0 {
 		h.c.WriteNow(h.out) // at once: after a failure the caller may close without waiting
-		h.out = nil
+		h.out = h.out[:0]
 	}
 }
 

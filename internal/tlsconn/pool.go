@@ -1,5 +1,5 @@
 // Package tlsconn puts TLS between a worker's socket and its handler. crypto/tls
-// makes every handshake, on a goroutine, while the worker goes on; afterwards a
+// makes every handshake, in pieces between which the worker goes on; afterwards a
 // worker.Layer seals and opens records in the worker's buffers: our own for TLS
 // 1.3 with AES, a tls.Conn fed from memory for the rest. Contexts hold what a
 // handshake needs and follow the secrets of the snapshot. listener and upstream
@@ -9,8 +9,6 @@ package tlsconn
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"io"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -19,57 +17,45 @@ import (
 	"sluice/internal/worker"
 )
 
-// Pool runs handshakes. At most as many as there are CPUs compute at a time;
-// waiting for the peer costs a goroutine, and no more than Max of those are made.
+// Pool runs handshakes. A piece of one, from a flight of the peer's to the answer,
+// is 50 to 250 µs of computing. The worker does it itself when nothing else is to
+// be done: handing it over and back would cost a tenth on top. When more than a
+// few wait, or a piece is long, goroutines do it, at most one for each CPU, so that
+// a storm of handshakes takes a bounded part of every turn.
 type Pool struct {
 	// Legacy switches our own record layer off.
 	Legacy bool
 	// Max handshakes may be under way; further ones fail. 0: 16384.
 	Max int64
 
-	run  chan struct{}
 	open atomic.Int64
 	wg   sync.WaitGroup
 
-	mu    sync.Mutex // guards under and ended; taken on handshakes' goroutines only
-	under map[*handshake]struct{}
-	ended bool
+	mu      sync.Mutex // guards what follows
+	queue   []*handshake
+	running int // goroutines
+	ended   bool
+	all     map[*coroutine]struct{}
+	idle    []*coroutine
 }
 
+// maxPieces is how many pieces may wait for a worker that has other things to do.
+const maxPieces = 4
+
 // NewPool makes a pool. It starts nothing.
-func NewPool() *Pool {
-	return &Pool{run: make(chan struct{}, runtime.NumCPU())}
-}
+func NewPool() *Pool { return &Pool{} }
 
 // Wait gives up the handshakes that wait for their peers and returns when none
 // is under way; call it after the workers ended.
 func (p *Pool) Wait() {
 	p.mu.Lock()
-	p.ended = true
-	for h := range p.under {
-		h.giveUp()
-	}
+	p.ended, p.queue = true, nil
 	p.mu.Unlock()
 	p.wg.Wait()
-}
-
-// enter and leave keep the handshakes that Wait has to give up.
-func (p *Pool) enter(h *handshake) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
-		h.giveUp()
+	for co := range p.all {
+		co.stop()
 	}
-	if p.under == nil {
-		p.under = make(map[*handshake]struct{})
-	}
-	p.under[h] = struct{}{}
-}
-
-func (p *Pool) leave(h *handshake) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.under, h)
+	p.all, p.idle = nil, nil
 }
 
 // Server makes the server's side of a handshake on c, and then sets the layer.
@@ -77,6 +63,7 @@ func (p *Pool) leave(h *handshake) {
 // handler, or with an *Error, when the socket is closed already. limit bounds it all.
 func (p *Pool) Server(c *worker.Conn, x *ServerContext, limit time.Duration, done func(*State, error)) {
 	h := p.begin(c, limit, done)
+	h.long = x.built.slow()
 	h.setup = func() (*tls.Conn, error) {
 		cfg, err := x.prepare(h)
 		if err != nil {
@@ -84,7 +71,7 @@ func (p *Pool) Server(c *worker.Conn, x *ServerContext, limit time.Duration, don
 		}
 		return tls.Server(h, cfg), nil
 	}
-	c.SetHandler(h) // the goroutine starts with the first whole record
+	c.SetHandler(h) // it begins with the first whole record
 }
 
 // ClientOptions vary per connection.
@@ -97,6 +84,7 @@ type ClientOptions struct {
 func (p *Pool) Client(c *worker.Conn, x *ClientContext, o ClientOptions, limit time.Duration, done func(*State, error)) {
 	h := p.begin(c, limit, done)
 	h.client = true
+	h.long = x.built.slow()
 	h.remote = c.RemoteAddr().String()
 	h.setup = func() (*tls.Conn, error) {
 		cfg, err := x.prepare(h, o)
@@ -106,12 +94,12 @@ func (p *Pool) Client(c *worker.Conn, x *ClientContext, o ClientOptions, limit t
 		return tls.Client(h, cfg), nil
 	}
 	c.SetHandler(h)
-	h.start()
+	h.goOn()
 }
 
 func (p *Pool) begin(c *worker.Conn, limit time.Duration, done func(*State, error)) *handshake {
 	h := &handshake{pool: p, c: c, w: c.Worker(), done: done}
-	h.ready.L = &h.mu
+	h.piece.Run = h.onWorker
 	h.timer.Fire = func() {
 		h.abandon(&Error{Kind: Timeout, Text: "TLS_error:|handshake timeout:TLS_error_end", Cause: context.DeadlineExceeded})
 		c.Close()
@@ -122,111 +110,51 @@ func (p *Pool) begin(c *worker.Conn, limit time.Duration, done func(*State, erro
 	return h
 }
 
-// start runs the handshake's goroutine, once.
-func (h *handshake) start() {
-	if h.started {
-		return
-	}
-	h.started = true
-	p := h.pool
+// admit counts a handshake that begins; false: there are too many.
+func (p *Pool) admit() bool {
 	limit := p.Max
 	if limit == 0 {
 		limit = 16384
 	}
 	if p.open.Add(1) > limit {
 		p.open.Add(-1)
-		h.abandon(&Error{Text: "TLS_error:|too many handshakes:TLS_error_end"})
-		h.c.Close()
+		return false
+	}
+	return true
+}
+
+// give has a goroutine do h's next piece and then tell the worker.
+func (p *Pool) give(h *handshake) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
 		return
 	}
-	p.wg.Add(1)
-	go func() {
-		defer p.wg.Done()
-		defer p.open.Add(-1)
-		p.enter(h)
-		defer p.leave(h)
-		p.run <- struct{}{}
-		r := h.shake()
-		<-p.run
-		h.w.Post(func() { h.finish(r) })
-	}()
+	p.queue = append(p.queue, h)
+	if p.running < runtime.NumCPU() {
+		p.running++
+		p.wg.Go(p.work)
+	}
 }
 
-// result is what the goroutine hands back.
-type result struct {
-	state *State
-	layer worker.Layer
-	err   *Error
+// work does pieces until none waits.
+func (p *Pool) work() {
+	for h := p.take(); h != nil; h = p.take() {
+		h.compute()
+		h.w.Post(h.computed)
+	}
 }
 
-// shake runs on the goroutine.
-func (h *handshake) shake() result {
-	conn, err := h.setup()
-	if err == nil {
-		err = conn.Handshake()
+func (p *Pool) take() *handshake {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 {
+		p.queue = nil
+		p.running--
+		return nil
 	}
-	if err != nil {
-		e := h.verdict
-		if e == nil {
-			e = asError(err)
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, errGone) {
-			e = &Error{Kind: Gone, Text: "", Cause: err}
-		}
-		r := result{err: e}
-		if conn != nil {
-			r.state = describe(conn.ConnectionState(), h)
-		}
-		return r
-	}
-	cs := conn.ConnectionState()
-	r := result{state: describe(cs, h)}
-	if !h.pool.Legacy && cs.Version == tls.VersionTLS13 && owns(cs.CipherSuite) && h.inKey != nil && h.outKey != nil {
-		layer, err := h.takeover(cs.CipherSuite)
-		r.layer = layer
-		if h.client && h.keepsSessions && err == nil {
-			h.mem = &memory{}
-			layer.learner = &learner{conn: conn, mem: h.mem}
-		}
-		if err != nil {
-			return result{err: &Error{Text: "TLS_error:|" + err.Error() + ":TLS_error_end", Cause: err}}
-		}
-	} else {
-		h.mem = &memory{}
-		r.layer = &legacy{conn: conn, mem: h.mem}
-	}
-	return r
+	h := p.queue[0]
+	p.queue[0] = nil
+	p.queue = p.queue[1:]
+	return h
 }
-
-// finish runs on the worker.
-func (h *handshake) finish(r result) {
-	if h.over {
-		return
-	}
-	h.over = true
-	h.w.Stop(&h.timer)
-	h.flushOut()
-	if r.err == nil && h.c.Closed() {
-		r.err = &Error{Kind: Gone, Cause: errGone}
-	}
-	if r.err != nil {
-		h.c.SetHandler(nobody{})
-		h.c.CloseWhenFlushed()
-		h.done(r.state, r.err)
-		return
-	}
-	h.c.SetLayer(r.layer)
-	h.c.Unread(h.in)
-	h.in = nil
-	h.c.ResumeRead()
-	h.done(r.state, nil)
-}
-
-// nobody waits for the end of a connection whose handshake failed.
-type nobody struct{}
-
-func (nobody) OnData(_ *worker.Conn, b []byte) int { return len(b) }
-func (nobody) OnEOF(*worker.Conn)                  {}
-func (nobody) OnDrain(*worker.Conn)                {}
-func (nobody) OnClose(*worker.Conn, error)         {}
-func (nobody) OnConnect(*worker.Conn, error)       {}

@@ -1,10 +1,14 @@
 package tlsconn
 
 import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -210,31 +214,97 @@ func TestServerNameOf300BytesIsNoCrash(t *testing.T) { // CVE-2024-32475
 func TestWaitEndsHandshakesThatWaitForTheirPeers(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	b := newBench(t, false)
-	addr, out := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a"}))}})
-	c, err := net.Dial("tcp", addr.String())
-	if err != nil {
-		t.Fatal(err)
+	addr, _ := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a"}))}})
+	for range 3 {
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		// The server's flight is answered with nothing.
+		half := tls.Client(oneWay{c}, &tls.Config{InsecureSkipVerify: true})
+		go half.Handshake()
+		if n, err := c.Read(make([]byte, 1)); n != 1 {
+			t.Fatal(err)
+		}
 	}
-	defer c.Close()
-	// The server's flight is answered with nothing.
-	half := tls.Client(oneWay{c}, &tls.Config{InsecureSkipVerify: true})
-	go half.Handshake()
-	if n, err := c.Read(make([]byte, 1)); n != 1 {
-		t.Fatal(err)
+	if n := coroutines(); n != 3 {
+		t.Fatalf("%d coroutines, not 3", n)
 	}
-	done := make(chan struct{})
-	go func() { b.pool.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(5 * time.Second):
-		t.Fatal("still waiting")
+	b.end()
+	if n := coroutines(); n != 0 {
+		t.Errorf("%d coroutines are left", n)
 	}
-	if o := <-out; o.err == nil {
-		t.Error("the handshake succeeded")
-	}
+}
+
+// coroutines counts those of handshakes.
+func coroutines() int {
+	buf := make([]byte, 1<<20)
+	return bytes.Count(buf[:runtime.Stack(buf, true)], []byte("tlsconn.(*coroutine).run"))
 }
 
 // oneWay writes and never reads.
 type oneWay struct{ net.Conn }
 
 func (o oneWay) Read([]byte) (int, error) { time.Sleep(10 * time.Second); return 0, io.EOF }
+
+func TestHandshakesThatAreGivenUpLeaveNothing(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	b := newBench(t, false)
+	addr, out := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a"}))}})
+	for range 20 {
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		go tls.Client(oneWay{c}, &tls.Config{InsecureSkipVerify: true}).Handshake()
+		if n, err := c.Read(make([]byte, 1)); n != 1 {
+			t.Fatal(err)
+		}
+		c.Close()
+		if o := <-out; o.err == nil {
+			t.Error("the handshake succeeded")
+		}
+	}
+	b.end()
+	if n := b.pool.open.Load(); n != 0 {
+		t.Errorf("%d handshakes are open", n)
+	}
+}
+
+// One that the worker has no time for, and one with a long signature, are done elsewhere.
+func TestWhoDoesThePieces(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := &tls.Certificate{Certificate: [][]byte{ca.cert.Raw}, PrivateKey: key}
+	for _, c := range []struct {
+		name   string
+		cert   *tls.Certificate
+		wait   int
+		worker bool
+	}{{"nothing waits", ca.issue(t, leaf{dns: "a"}), 0, true}, {"some wait", ca.issue(t, leaf{dns: "a"}), maxPieces - 1, true},
+		{"many wait", ca.issue(t, leaf{dns: "a"}), maxPieces, false}, {"RSA", long, 0, false}} {
+		b := newBench(t, false)
+		x := NewServerContext(&config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(c.cert)}}, nil)
+		x.Refresh()
+		got := make(chan bool, 1)
+		b.on(func() {
+			for range c.wait {
+				b.w.Spare(&worker.Deferred{Run: func() {}})
+			}
+			h := &handshake{pool: b.pool, w: b.w, long: x.built.slow(), over: true}
+			h.piece.Run = func() {}
+			h.setup = func() (*tls.Conn, error) { return nil, errGone }
+			before := b.w.Pieces()
+			h.goOn()
+			got <- b.w.Pieces() > before
+		})
+		if onWorker := <-got; onWorker != c.worker {
+			t.Errorf("%s: on the worker is %v", c.name, onWorker)
+		}
+		b.end()
+	}
+}

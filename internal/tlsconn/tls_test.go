@@ -100,6 +100,7 @@ func inline(c *tls.Certificate) []config.SecretRef {
 type bench struct {
 	w    *worker.Worker
 	pool *Pool
+	end  func()
 }
 
 func newBench(t testing.TB, legacy bool) *bench {
@@ -113,7 +114,8 @@ func newBench(t testing.TB, legacy bool) *bench {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { w.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	b.end = func() { cancel(); <-done; b.pool.Wait() }
+	t.Cleanup(b.end)
 	return b
 }
 
