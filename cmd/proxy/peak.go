@@ -42,6 +42,7 @@ func (p *peak) over(allocated, live uint64) bool {
 
 // giveBack returns memory to the system after peaks, until ctx ends.
 func (p *plane) giveBack(ctx context.Context) error {
+	paceCollector(ctx)
 	t := time.NewTicker(peakLook)
 	defer t.Stop()
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
