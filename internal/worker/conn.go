@@ -316,7 +316,7 @@ func (c *Conn) event(bits uint32) {
 		if bits&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
 			return
 		}
-		c.connected()
+		c.connected(bits&(unix.EPOLLERR|unix.EPOLLHUP) != 0)
 	} else if bits&unix.EPOLLOUT != 0 && c.flags&blocked != 0 {
 		c.flags &^= blocked
 		c.touch()

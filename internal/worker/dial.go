@@ -65,14 +65,16 @@ func (c *Conn) failDial(err error) *Conn {
 	return c
 }
 
-// connected is the kernel's word on a connect.
-func (c *Conn) connected() {
+// connected is the kernel's word on a connect, failed or not.
+func (c *Conn) connected(failed bool) {
 	if c.flags&closing == 0 { // else it is the limit of the close by now
 		c.stopDeadline()
 	}
-	if e := socketError(int(c.fd)); e != 0 {
-		c.fail(e)
-		return
+	if failed {
+		if e := socketError(int(c.fd)); e != 0 {
+			c.fail(e)
+			return
+		}
 	}
 	c.flags &^= connecting
 	c.h.OnConnect(c, nil)

@@ -250,7 +250,9 @@ func (c *Conn) finish() {
 			}
 		}
 		c.flags |= finSent
-		sysShutdown(int(c.fd))
+		if c.flags&(closing|eof) != closing|eof { // else closing it sends the FIN
+			sysShutdown(int(c.fd))
+		}
 	}
 	if c.flags&closing == 0 {
 		return
