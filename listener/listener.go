@@ -92,7 +92,10 @@ type placed struct {
 }
 
 // shared is what all workers of a listener share.
-type shared struct{ open atomic.Int64 } // counted only with MaxConnections
+type shared struct {
+	open    atomic.Int64 // counted only with MaxConnections
+	balance balance      // counted only with ExactBalance
+}
 
 // New makes an empty set.
 func New(o Options) *Listeners {
@@ -148,7 +151,7 @@ func (l *Listeners) Apply(ctx context.Context, list []*config.Listener) error {
 // place starts a listener, or puts a changed one in its predecessor's place.
 func (l *Listeners) place(ctx context.Context, c *config.Listener) error {
 	old := l.current[c.Name]
-	p := &placed{config: c, addrs: c.Addresses(), shared: &shared{}}
+	p := &placed{config: c, addrs: c.Addresses(), shared: &shared{balance: balance{open: make([]int, len(l.perW))}}}
 	keepSockets := old != nil && reflect.DeepEqual(old.addrs, p.addrs) && sameSocket(old.config, c)
 	var fds [][]int // by worker
 	if keepSockets {

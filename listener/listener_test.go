@@ -489,6 +489,71 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
+func TestExactBalanceSpreadsConnectionsEvenly(t *testing.T) {
+	var mu sync.Mutex
+	var open []*downstream.Connection
+	r := newRig(t, func(o *Options) {
+		o.HTTP = func(*worker.Worker, *config.Listener, *config.FilterChain, *config.HTTPConnectionManager) downstream.Terminal {
+			return terminalFunc(func(c *downstream.Connection) {
+				mu.Lock()
+				defer mu.Unlock()
+				open = append(open, c)
+				c.Conn.SetHandler(closeOnEOF{c})
+			})
+		}
+	})
+	byWorker := func(want int) (n [2]int) {
+		waitFor(t, "connections", func() bool { mu.Lock(); defer mu.Unlock(); return len(open) == want })
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range open {
+			n[c.Conn.Worker().Index()]++
+		}
+		return n
+	}
+	l := listenerOf("even", 1, chainOf("c", &config.HTTPConnectionManager{}))
+	l.ExactBalance, l.ReusePort = true, true
+	r.apply(l)
+	var conns []*net.TCPConn
+	for range 20 {
+		conns = append(conns, r.dial("even"))
+		if n := byWorker(len(conns)); n[0]-n[1] > 1 || n[1]-n[0] > 1 {
+			t.Fatalf("%v of %d connections", n, len(conns))
+		}
+	}
+	// What ends is counted: the places of one worker's connections go to new ones.
+	mu.Lock()
+	ended := map[string]bool{}
+	for _, c := range open {
+		if c.Conn.Worker().Index() == 0 && len(ended) < 6 {
+			ended[c.Src.String()] = true
+		}
+	}
+	open = nil
+	mu.Unlock()
+	for _, c := range conns {
+		if ended[c.LocalAddr().String()] {
+			c.Close()
+		}
+	}
+	waitFor(t, "places", func() bool { n, _ := r.l.Open(r.ctx); return n == 14 })
+	for range 6 {
+		r.dial("even")
+	}
+	if n := byWorker(6); n != [2]int{6, 0} {
+		t.Errorf("%v of the 6 after 6 of the first worker's ended", n)
+	}
+}
+
+// closeOnEOF ends a connection with its peer.
+type closeOnEOF struct{ c *downstream.Connection }
+
+func (h closeOnEOF) OnData(_ *worker.Conn, b []byte) int { return len(b) }
+func (h closeOnEOF) OnEOF(c *worker.Conn)                { c.Close() }
+func (h closeOnEOF) OnDrain(*worker.Conn)                {}
+func (h closeOnEOF) OnConnect(*worker.Conn, error)       {}
+func (h closeOnEOF) OnClose(*worker.Conn, error)         { h.c.Gone() }
+
 // drainerFunc is told of the beginning of a drain.
 type drainerFunc func()
 

@@ -49,11 +49,27 @@ type conn struct {
 	noHello    notTLS // why it didn't
 }
 
+// accept takes a new socket, or gives it to the worker whose turn it is.
 func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
 	if !a.admitted() {
 		unix.Close(fd)
 		return
 	}
+	var dst netip.AddrPort // zero: the socket knows
+	if s.fixed {
+		dst = s.addr
+	}
+	if a.config.ExactBalance {
+		if to := a.shared.balance.pick(a.w.Index()); to != a.w.Index() {
+			a.give(to, dst, fd, peer)
+			return
+		}
+	}
+	a.begin(dst, fd, peer)
+}
+
+// begin is where a connection's worker has it.
+func (a *active) begin(dst netip.AddrPort, fd int, peer netip.AddrPort) {
 	c := &conn{lis: a, owner: a}
 	c.Listener = a.config
 	c.Src = peer
@@ -62,7 +78,7 @@ func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
 	c.Released = c.released
 	a.home.live++
 	c.Conn = a.w.Adopt(fd, c)
-	if c.Dst = s.addr; !s.fixed {
+	if c.Dst = dst; !dst.IsValid() {
 		c.Dst = c.Conn.LocalAddr()
 	}
 	c.Port = c.Dst.Port()
@@ -503,14 +519,17 @@ func (c *conn) released(*downstream.Connection) {
 		c.lis.count.Destroyed++
 	}
 	c.lis.home.live--
-	c.owner.release()
+	c.owner.release(c.owner.w.Index())
 	if f := c.lis.all.opts.Closed; f != nil {
 		f(&c.Connection)
 	}
 }
 
-// release undoes what admitted counted.
-func (a *active) release() {
+// release undoes what accept counted for a connection of a worker.
+func (a *active) release(at int) {
+	if a.config.ExactBalance {
+		a.shared.balance.release(at)
+	}
 	if a.limit > 0 {
 		a.shared.open.Add(-1)
 	}
