@@ -13,6 +13,8 @@ type shape struct {
 	Istio    bool   // access log, request id, retries, grpc_stats, fault, cors and Istio's statistics
 	TLS      bool   // mutual, from the client
 	Pair     bool   // two proxies with mutual TLS between them
+	Two      bool   // workers instead of one
+	Exact    bool   // connections are spread evenly over them, instead of by the kernel
 	Redirect bool   // original destination instead of a cluster's endpoint
 	RBAC     int    // rules, of which the last allows
 	Routes   int    // routes, of which the last matches
@@ -151,6 +153,9 @@ func listener(s shape, at side) object {
 	}
 	if at.originalTarget {
 		l["listener_filters"] = []any{typed("envoy.filters.listener.original_dst", "extensions.filters.listener.original_dst.v3.OriginalDst", nil)}
+	}
+	if s.Exact {
+		l["connection_balance_config"] = object{"exact_balance": object{}}
 	}
 	l["filter_chains"] = []any{chain}
 	return l

@@ -201,6 +201,8 @@ func (b *bench) measure(ctx context.Context, s scenario, name string) (out sampl
 		return out, c.startUp(s, name, out.Values)
 	case control:
 		return out, c.control(s, name, out.Values)
+	case spread:
+		return out, c.spread(s, name, out.Values)
 	}
 	origin, err := c.startOrigin(s.origin, b.ports.origin, s.size)
 	if err != nil {
@@ -238,7 +240,10 @@ func (b *bench) measure(ctx context.Context, s scenario, name string) (out sampl
 }
 
 func (c *cell) logOf(name string) string {
-	program := map[string]string{sluice: c.programs.sluice, sluiceAgain: c.programs.sluice, envoy: c.programs.envoy, envoyTuned: c.programs.envoy, "haproxy": c.programs.haproxy}[name]
+	program := map[string]string{envoy: c.programs.envoy, envoyTuned: c.programs.envoy, "haproxy": c.programs.haproxy}[name]
+	if ours(name) {
+		program = c.programs.sluice
+	}
 	text, _ := os.ReadFile(filepath.Join(c.dir, filepath.Base(program)+".log"))
 	return string(text[max(0, len(text)-600):])
 }

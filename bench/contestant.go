@@ -6,12 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 )
 
 // The names of contestants, as raw results have them.
 const (
 	sluice      = "sluice"
-	sluiceAgain = "sluice again" // the null run
+	sluiceAgain = "sluice again"        // the null run
+	sluiceTwo   = "sluice, two workers" // beside one, on the same core
 	envoy       = "envoy"
 	envoyTuned  = "envoy tuned"
 	direct      = "direct"
@@ -65,6 +67,9 @@ func (p programs) field(s scenario, round, every int) []string {
 	if s.null {
 		list = append(list, sluiceAgain)
 	}
+	if s.two {
+		list = append(list, sluiceTwo)
+	}
 	for _, peer := range s.peers {
 		if peer == "haproxy" && p.haproxy == "" {
 			continue
@@ -79,10 +84,10 @@ func (p programs) field(s scenario, round, every int) []string {
 // command is how a contestant is started for a scenario; its configuration is
 // written to dir. At the second of two sidecars, name is suffixed.
 func (p programs) command(name string, s shape, at side, dir, suffix string) ([]string, error) {
-	at.ours, at.tuned = name == sluice || name == sluiceAgain, name == envoyTuned
+	at.ours, at.tuned = ours(name), name == envoyTuned
 	config := filepath.Join(dir, "bootstrap"+suffix+".json")
 	switch name {
-	case sluice, sluiceAgain, envoy, envoyTuned:
+	case sluice, sluiceAgain, sluiceTwo, envoy, envoyTuned:
 		text, err := bootstrap(s, at)
 		if err != nil {
 			return nil, err
@@ -90,7 +95,7 @@ func (p programs) command(name string, s shape, at side, dir, suffix string) ([]
 		if err := os.WriteFile(config, text, 0o644); err != nil {
 			return nil, err
 		}
-		return p.configured(name, config), nil
+		return p.configured(name, config, s.workers(name)), nil
 	case "haproxy":
 		text, err := haproxyConfig(s, at, dir)
 		if err != nil {
@@ -115,11 +120,21 @@ func (p programs) command(name string, s shape, at side, dir, suffix string) ([]
 }
 
 // configured is the command line that Envoy and we share.
-func (p programs) configured(name, config string) []string {
+func (p programs) configured(name, config string, workers int) []string {
 	program := p.envoy
 	extra := []string{"--disable-hot-restart"}
-	if slices.Contains([]string{sluice, sluiceAgain}, name) {
+	if ours(name) {
 		program, extra = p.sluice, nil
 	}
-	return append([]string{program, "-c", config, "--concurrency", "1", "-l", "error"}, extra...)
+	return append([]string{program, "-c", config, "--concurrency", strconv.Itoa(workers), "-l", "error"}, extra...)
+}
+
+func ours(name string) bool { return slices.Contains([]string{sluice, sluiceAgain, sluiceTwo}, name) }
+
+// workers is how many a contestant has.
+func (s shape) workers(name string) int {
+	if s.Two || name == sluiceTwo {
+		return 2
+	}
+	return 1
 }

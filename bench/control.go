@@ -89,6 +89,9 @@ func (c *cell) serveMesh(m mesh) (*adsServer, error) {
 		err = server.put(rds, "8080", m.routes())
 	}
 	if err == nil {
+		err = putSecrets(server, filepath.Join(c.dir, "certs-p256"))
+	}
+	if err == nil {
 		err = m.generation(server, 0)
 	}
 	if err != nil {
@@ -105,7 +108,11 @@ func (c *cell) serveMesh(m mesh) (*adsServer, error) {
 // generation puts another version of every cluster and its endpoints.
 func (m mesh) generation(server *adsServer, generation int) error {
 	for i, host := range m.hosts() {
-		if err := server.put(cds, clusterName(host), m.cluster(host, generation)); err != nil {
+		cluster, err := m.cluster(host, generation)
+		if err == nil {
+			err = server.put(cds, clusterName(host), cluster)
+		}
+		if err != nil {
 			return err
 		}
 		if err := server.put(eds, clusterName(host), m.assignment(host, i, generation)); err != nil {
@@ -132,7 +139,7 @@ func controlled(host string, p ports) object {
 func (c *cell) startControlled(name string) (pid int, err error) {
 	stamp := filepath.Join(c.dir, "stamp")
 	_ = os.Remove(stamp)
-	argv := c.programs.configured(name, filepath.Join(c.dir, "bootstrap.json"))
+	argv := c.programs.configured(name, filepath.Join(c.dir, "bootstrap.json"), 1)
 	cmd, err := c.spawn(machine.Place{Namespace: c.net.Proxy, Group: c.net.Group, Core: 1, Stamp: stamp}, nil, argv...)
 	if err != nil {
 		return 0, err

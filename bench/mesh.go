@@ -65,23 +65,27 @@ func (m mesh) hosts() []string {
 }
 
 // cluster is a service's; another generation of it differs in its timeout.
-func (m mesh) cluster(host string, generation int) proto.Message {
+func (m mesh) cluster(host string, generation int) (proto.Message, error) {
 	most := wrapperspb.UInt32(4294967295)
-	return &clusterv3.Cluster{Name: clusterName(host), AltStatName: clusterName(host) + ";", ConnectTimeout: durationpb.New(durationOfGeneration(generation)),
+	matches, err := socketMatches(host)
+	if err != nil {
+		return nil, err
+	}
+	return &clusterv3.Cluster{Name: clusterName(host), TransportSocketMatches: matches, AltStatName: clusterName(host) + ";", ConnectTimeout: durationpb.New(durationOfGeneration(generation)),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}, LbPolicy: clusterv3.Cluster_LEAST_REQUEST,
 		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{EdsConfig: fromADS(), ServiceName: clusterName(host)},
 		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{
-			{MaxConnections: most, MaxPendingRequests: most, MaxRequests: most, MaxRetries: most}}}}
+			{MaxConnections: most, MaxPendingRequests: most, MaxRequests: most, MaxRetries: most}}}}, nil
 }
 
 func socketAddress(host string, port int) *corev3.Address {
 	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: host, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)}}}}
 }
 
-func endpoints(name string, addresses ...*corev3.Address) proto.Message {
+func endpoints(name string, about *corev3.Metadata, addresses ...*corev3.Address) proto.Message {
 	local := &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{Region: "r1", Zone: "z1"}, LoadBalancingWeight: wrapperspb.UInt32(uint32(len(addresses)))}
 	for _, a := range addresses {
-		local.LbEndpoints = append(local.LbEndpoints, &endpointv3.LbEndpoint{HealthStatus: corev3.HealthStatus_HEALTHY, LoadBalancingWeight: wrapperspb.UInt32(1),
+		local.LbEndpoints = append(local.LbEndpoints, &endpointv3.LbEndpoint{HealthStatus: corev3.HealthStatus_HEALTHY, LoadBalancingWeight: wrapperspb.UInt32(1), Metadata: about,
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: a}}})
 	}
 	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{local}}
@@ -93,16 +97,16 @@ func (m mesh) assignment(host string, index, generation int) proto.Message {
 	name := clusterName(host)
 	switch host {
 	case steadyHost:
-		return endpoints(name, socketAddress(m.origin, m.ports.origin))
+		return endpoints(name, nil, socketAddress(m.origin, m.ports.origin))
 	case changingHost:
-		return endpoints(name, socketAddress(m.origin, []int{m.ports.origin, m.ports.other}[generation%2]))
+		return endpoints(name, nil, socketAddress(m.origin, []int{m.ports.origin, m.ports.other}[generation%2]))
 	}
 	var list []*corev3.Address
 	for k := range perCluster {
 		at := index*perCluster + k
 		list = append(list, socketAddress(fmt.Sprintf("127.%d.%d.%d", 16+at>>16, at>>8&255, at&255), 8080+generation%2))
 	}
-	return endpoints(name, list...)
+	return endpoints(name, meshed(host), list...)
 }
 
 func (m mesh) routes() proto.Message {

@@ -223,12 +223,12 @@ func rates(s series) (v []float64) {
 	return v
 }
 
-// nulls are the runs of sluice against itself.
-func (rec *record) nulls() (names []string, list []stat.Interval) {
+// ofOurs are the rows in which another sluice ran beside sluice, and its cost by ours.
+func (rec *record) ofOurs(other string) (names []string, list []stat.Interval) {
 	for _, s := range scenarios() {
-		again, _, _ := rec.series(s.name, sluiceAgain)
+		theirs, _, _ := rec.series(s.name, other)
 		ours, _, _ := rec.series(s.name, sluice)
-		if x, y := pairs(again, ours, "cpu"); s.null && len(x) > 0 {
+		if x, y := pairs(theirs, ours, "cpu"); len(x) > 0 {
 			names, list = append(names, s.name), append(list, stat.Ratio(x, y))
 		}
 	}
@@ -255,10 +255,13 @@ func (l line) group(floor float64) int {
 
 // table is RESULTS.md.
 func table(rec *record) string {
-	names, nulls := rec.nulls()
+	names, nulls := rec.ofOurs(sluiceAgain)
 	floor := stat.Floor(nulls)
 	var groups [4][]line
 	for _, s := range scenarios() {
+		if s.kind == spread {
+			continue // chance, not cost
+		}
 		for _, l := range rec.lines(s) {
 			g := l.group(floor)
 			groups[g] = append(groups[g], l)
@@ -270,7 +273,10 @@ func table(rec *record) string {
 	for i, title := range []string{"Losses, failures and voids", "Within noise", "Clear wins, but short of their must", "Clear wins"} {
 		section(&out, title, groups[i])
 	}
-	nullTable(&out, names, nulls)
+	ratioTable(&out, "The noise floor: sluice against itself", names, nulls)
+	names, twos := rec.ofOurs(sluiceTwo)
+	ratioTable(&out, "Two workers against one, on the same core: at most 1.10", names, twos)
+	rec.spreadTable(&out)
 	peerTable(&out, slices.Concat(groups[:]...))
 	rec.gateTable(&out)
 	return out.String()
@@ -328,13 +334,25 @@ func (l line) String() string {
 		figure(l.above), figure(l.must), figure(l.goal), l.pairs, l.void, busy, strings.Join(remarks, "; "))
 }
 
-func nullTable(out *strings.Builder, names []string, nulls []stat.Interval) {
+func ratioTable(out *strings.Builder, title string, names []string, list []stat.Interval) {
 	if len(names) == 0 {
 		return
 	}
-	out.WriteString("\n## The noise floor: sluice against itself\n\n| row | ratio [95 %] |\n|---|---|\n")
+	fmt.Fprintf(out, "\n## %s\n\n| row | ratio [95 %%] |\n|---|---|\n", title)
 	for i, n := range names {
-		fmt.Fprintf(out, "| %s | %.3f [%.3f, %.3f] |\n", n, nulls[i].Mid, nulls[i].Low, nulls[i].High)
+		fmt.Fprintf(out, "| %s | %.3f [%.3f, %.3f] |\n", n, list[i].Mid, list[i].Low, list[i].High)
+	}
+}
+
+func (rec *record) spreadTable(out *strings.Builder) {
+	title := "\n## Accept balance: connections of the busier of two workers, of 8\n\n| who spreads them | sluice | Envoy |\n|---|---|---|\n"
+	for _, s := range scenarios() {
+		for _, l := range rec.lines(s) {
+			if s.kind == spread {
+				fmt.Fprintf(out, "%s| %s | %s | %s |\n", title, s.name, figure(l.ours), figure(l.envoy))
+				title = ""
+			}
+		}
 	}
 }
 

@@ -24,9 +24,9 @@ type runOptions struct {
 // steps are the numbers of connections at which memory is read.
 func (o runOptions) steps() []int {
 	if o.quick {
-		return []int{1000}
+		return []int{3000}
 	}
-	return []int{1000, 5000}
+	return []int{3000, 10000}
 }
 
 // record is the raw file: everything that the table is made from.

@@ -17,6 +17,7 @@ type scenario struct {
 	quick   bool     // part of bench-quick
 	peers   []string // who runs it beside sluice and Envoy
 	null    bool     // sluice runs against itself too: the noise floor
+	two     bool     // and with two workers beside one
 	halfMax bool     // the rate is half of what Envoy can do, found in this run
 	mesh    int      // clusters from ADS
 	rounds  int      // at most; 0: as many as the run has
@@ -30,6 +31,7 @@ const (
 	idle
 	start
 	control // configuration from an ADS server
+	spread  // connections over two workers
 )
 
 // metric is one figure of a scenario. must and goal are ratios to Envoy, lower
@@ -69,6 +71,7 @@ func scenarios() []scenario {
 	all = append(all, tcp()...)
 	all = append(all, secured()...)
 	all = append(all, policy()...)
+	all = append(all, spreads()...)
 	all = append(all, resting()...)
 	return append(all, meshes()...)
 }
@@ -86,7 +89,7 @@ func http1() []scenario {
 		return s
 	}
 	closed := with("HTTP/1.1 1 KB, 32 connections", h1Load(32, 0), cpu("request", .30, .18))
-	closed.peers, closed.null = plainHTTP, true
+	closed.peers, closed.null, closed.two = plainHTTP, true, true
 	shaped := with("HTTP/1.1 1 KB Istio-shaped, 32 connections", h1Load(32, 0), cpu("request", .30, .18))
 	shaped.shape = istio
 	slow := with("HTTP/1.1 1 KB, 1,000 rps", h1Load(32, 1000), append([]metric{cpu("request", .45, .32)}, added()...)...)
@@ -124,7 +127,7 @@ func http2() (list []scenario) {
 		list = append(list, scenario{name: r.name, origin: r.kind, size: size, shape: shape{HTTP: true, H2: true}, quick: true,
 			load: load.Spec{Kind: r.kind, Conns: 16, Streams: r.streams, Size: size}, metrics: []metric{cpu(r.unit, r.must, r.goal)}})
 		if r.streams == 20 {
-			list[len(list)-1].peers = noFloor
+			list[len(list)-1].peers, list[len(list)-1].two = noFloor, r.kind == "h2"
 		}
 	}
 	return list
@@ -142,7 +145,7 @@ func tcp() []scenario {
 		s("TCP short connections, 16 at a time", "echo", load.Spec{Kind: "short", Conns: 16, Size: 64}, cpu("connection", .70, .45)),
 		s("TCP 1 KB ping-pong by REDIRECT and original destination", "echo", load.Spec{Kind: "pingpong", Conns: 32, Size: 1024}, cpu("message", .90, .75)),
 	}
-	list[2].null = true
+	list[2].null, list[2].two = true, true
 	for i := range list[:5] {
 		list[i].peers = plainHTTP
 	}
@@ -167,7 +170,7 @@ func secured() []scenario {
 		s("mutual handshake RSA-2048, resumed", "echo", load.Spec{Kind: "resume", Conns: 8}, cpu("handshake", 1.10, .80), rsa),
 		s("two sidecars with mTLS, HTTP/1.1 1 KB Istio-shaped, 32 connections", "h1", h1Load(32, 0), cpu("request, both", .40, .25), pair),
 	}
-	for i := range list[:4] {
+	for i := range list[:7] {
 		list[i].peers = noFloor
 	}
 	list[7].size = 1024
@@ -192,6 +195,19 @@ func policy() (list []scenario) {
 	return list
 }
 
+// spreads are the rows about who gets which of few connections that last.
+func spreads() (list []scenario) {
+	for _, exact := range []bool{false, true} {
+		name := "the kernel"
+		if exact {
+			name = "exact_balance"
+		}
+		list = append(list, scenario{name: name, kind: spread, origin: "echo", size: 64, shape: shape{Two: true, Exact: exact}, quick: true, rounds: 2, untuned: true,
+			metrics: []metric{{"busier", "on the busier one", "connections", 1, 0, 0}}})
+	}
+	return list
+}
+
 // resting are the rows about memory and start. Memory of connections is read 8
 // s after the last was made: what is given back later than at once counts.
 func resting() (list []scenario) {
@@ -206,7 +222,7 @@ func resting() (list []scenario) {
 	} {
 		list = append(list, scenario{name: r.name, kind: idle, origin: r.origin, size: 64, shape: r.shape, quick: true, rounds: 2, untuned: true,
 			load: load.Spec{Kind: r.load}, peers: []string{"haproxy"},
-			metrics: []metric{{"mem0", "1,000", "KB/connection", 1, r.must, r.goal}, {"mem1", "5,000", "KB/connection", 1, r.must, r.goal}}})
+			metrics: []metric{{"mem0", "3,000", "KB/connection", 1, r.must, r.goal}, {"mem1", "10,000", "KB/connection", 1, r.must, r.goal}}})
 	}
 	return append(list, scenario{name: "process at rest", kind: start, origin: "h1", size: 64, shape: shape{HTTP: true}, quick: true, peers: []string{"haproxy"},
 		metrics: []metric{{"start", "exec to first answer", "ms", 1, .40, .10}, {"pss", "memory 2 s after start", "MB", 1, .30, .15}}})

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"sluice/bench/machine"
-	"sluice/bench/wire"
 )
+
+// settle is how long a proxy has to give back what its start and the first
+// connection needed.
+const settle = 5 * time.Second
 
 // hold opens connections up to each of Steps, makes one exchange on each, holds
 // them for Hold, and reads the proxy's memory: KB a connection over what it had
-// before the first.
+// with the first, once that had settled.
 func hold(ctx context.Context, s Spec) (r Result, err error) {
 	var conf *tls.Config
 	if s.Certs != "" {
@@ -23,18 +26,23 @@ func hold(ctx context.Context, s Spec) (r Result, err error) {
 			return r, err
 		}
 	}
-	before, err := machine.PSS(s.PID)
+	first, err := introduce(ctx, s, conf)
 	if err != nil {
-		return r, err
+		return r, fmt.Errorf("the first connection: %w", err)
 	}
-	var conns []net.Conn
+	conns := []net.Conn{first}
 	defer func() {
 		for _, c := range conns {
 			c.Close()
 		}
 	}()
+	time.Sleep(settle)
+	before, err := machine.PSS(s.PID)
+	if err != nil {
+		return r, err
+	}
 	for _, step := range s.Steps {
-		for len(conns) < step {
+		for len(conns) < step+1 {
 			c, err := introduce(ctx, s, conf)
 			if err != nil {
 				return r, fmt.Errorf("connection %d: %w", len(conns)+1, err)
@@ -65,8 +73,7 @@ func introduce(ctx context.Context, s Spec, conf *tls.Config) (net.Conn, error) 
 	}
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	if s.Kind == "idle" {
-		message := wire.Body(64)
-		return c, exchange(c, message, make([]byte, 64))
+		return c, Exchange(c)
 	}
 	if _, err := c.Write([]byte(Request)); err != nil {
 		return c, err

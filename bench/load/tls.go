@@ -190,6 +190,12 @@ func handshakes(ctx context.Context, s Spec) (Result, error) {
 	})
 }
 
+// Exchange sends one message and has it back from an echo.
+func Exchange(c io.ReadWriter) error {
+	message := wire.Body(64)
+	return exchange(c, message, make([]byte, len(message)))
+}
+
 func exchange(c io.ReadWriter, message, back []byte) error {
 	if _, err := c.Write(message); err != nil {
 		return err
