@@ -115,24 +115,23 @@ func flagText(r *Record) string {
 	return string(r.Flags.Append(nil, false))
 }
 
-func (m *IstioMetrics) collect(out []Metric) []Metric {
-	for _, s := range m.order {
-		out = s.scope.add(out, s.labels, Metric{Name: "requests_total", Value: s.count})
-		out = s.scope.add(out, s.labels, s.duration.metric("request_duration_milliseconds"))
-		out = s.scope.add(out, s.labels, s.in.metric("request_bytes"))
-		out = s.scope.add(out, s.labels, s.out.metric("response_bytes"))
-		if s.grpc {
-			out = s.scope.add(out, s.labels, Metric{Name: "request_messages_total", Value: s.msgIn})
-			out = s.scope.add(out, s.labels, Metric{Name: "response_messages_total", Value: s.msgOut})
-		}
-	}
-	for _, s := range m.orderTCP {
-		out = s.scope.add(out, s.labels, Metric{Name: "tcp_connections_opened_total", Value: s.opened})
-		out = s.scope.add(out, s.labels, Metric{Name: "tcp_connections_closed_total", Value: s.closed})
-		out = s.scope.add(out, s.labels, Metric{Name: "tcp_sent_bytes_total", Value: s.sent})
-		out = s.scope.add(out, s.labels, Metric{Name: "tcp_received_bytes_total", Value: s.recv})
+func (s *istioSeries) collect(out []Metric) []Metric {
+	out = s.scope.add(out, s.labels, Metric{Name: "requests_total", Value: s.count})
+	out = s.scope.add(out, s.labels, s.duration.metric("request_duration_milliseconds"))
+	out = s.scope.add(out, s.labels, s.in.metric("request_bytes"))
+	out = s.scope.add(out, s.labels, s.out.metric("response_bytes"))
+	if s.grpc {
+		out = s.scope.add(out, s.labels, Metric{Name: "request_messages_total", Value: s.msgIn})
+		out = s.scope.add(out, s.labels, Metric{Name: "response_messages_total", Value: s.msgOut})
 	}
 	return out
+}
+
+func (s *istioTCP) collect(out []Metric) []Metric {
+	out = s.scope.add(out, s.labels, Metric{Name: "tcp_connections_opened_total", Value: s.opened})
+	out = s.scope.add(out, s.labels, Metric{Name: "tcp_connections_closed_total", Value: s.closed})
+	out = s.scope.add(out, s.labels, Metric{Name: "tcp_sent_bytes_total", Value: s.sent})
+	return s.scope.add(out, s.labels, Metric{Name: "tcp_received_bytes_total", Value: s.recv})
 }
 
 // add gives m its full name and its labels, unless the scope drops it.

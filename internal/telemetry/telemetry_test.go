@@ -276,7 +276,7 @@ func TestNamesOfGroups(t *testing.T) {
 	} {
 		s := NewSet()
 		s.Add(c.scope, c.name, nil).Inc("n")
-		m := s.collect()[0]
+		m := (&collection{}).next(s)[0]
 		label := ""
 		if len(m.Labels) > 0 {
 			label = m.Labels[0].Name
