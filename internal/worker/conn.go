@@ -233,7 +233,11 @@ func (c *Conn) RemoteAddr() netip.AddrPort { return c.name(unix.SYS_GETPEERNAME)
 
 func (c *Conn) name(call uintptr) netip.AddrPort {
 	var s sockaddr
-	if c.flags&dead != 0 || sysName(call, int(c.fd), &s) != 0 {
+	if c.flags&dead != 0 {
+		return netip.AddrPort{}
+	}
+	c.w.calls.Others++
+	if sysName(call, int(c.fd), &s) != 0 {
 		return netip.AddrPort{}
 	}
 	return s.addrPort()
@@ -326,6 +330,7 @@ func (c *Conn) event(bits uint32) {
 	}
 	if bits&unix.EPOLLERR != 0 && c.flags&dead == 0 && c.flags&(paused|eof) != 0 {
 		// A socket that isn't read: this is the only news of a reset.
+		c.w.calls.Others++
 		if e := socketError(int(c.fd)); e != 0 {
 			c.fail(e)
 		}
@@ -366,6 +371,7 @@ func (c *Conn) readOnce() bool {
 		if c.flags&bigReads != 0 {
 			size = bigRead
 		}
+		w.calls.Reads++
 		n, e := sysRead(int(c.fd), w.in[k:k+size])
 		switch {
 		case e == unix.EAGAIN:
@@ -546,6 +552,7 @@ func (c *Conn) release() {
 	}
 	w.fds[c.fd] = entry{}
 	sysClose(int(c.fd))
+	w.calls.Others++
 	w.conns--
 	c.flags |= dead
 	c.dropCarry()

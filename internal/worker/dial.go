@@ -32,6 +32,7 @@ func (w *Worker) Dial(addr netip.AddrPort, pipe string, o DialOptions, h Handler
 	} else if !s.setPipe(pipe) {
 		return c.failDial(fmt.Errorf("connecting to %q: not a usable path", pipe))
 	}
+	w.calls.Others += 2 // and the connect
 	fd, e := sysSocket(s.family())
 	if e != 0 {
 		return c.failDial(e)
@@ -71,6 +72,7 @@ func (c *Conn) connected(failed bool) {
 		c.stopDeadline()
 	}
 	if failed {
+		c.w.calls.Others++
 		if e := socketError(int(c.fd)); e != 0 {
 			c.fail(e)
 			return

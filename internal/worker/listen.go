@@ -51,6 +51,7 @@ func (l *Listening) acceptMany() {
 		if l.closed {
 			return
 		}
+		l.w.calls.Others++
 		fd, e := sysAccept(l.fd, &l.addr)
 		switch e {
 		case 0:

@@ -71,7 +71,7 @@ func (c *Conn) WriteNow(p []byte) {
 		}
 		return
 	}
-	n, e := sysWrite(int(c.fd), p)
+	n, e := c.write(p)
 	if e != 0 {
 		n = 0
 		if e != unix.EAGAIN {
@@ -251,6 +251,7 @@ func (c *Conn) finish() {
 		}
 		c.flags |= finSent
 		if c.flags&(closing|eof) != closing|eof { // else closing it sends the FIN
+			c.w.calls.Others++
 			sysShutdown(int(c.fd))
 		}
 	}
@@ -275,7 +276,7 @@ func (c *Conn) notify() {
 	}
 	c.flags |= closeSealed
 	b := c.layer.SealClose(c.w.buffers.take(64))
-	sysWrite(int(c.fd), b) // what the kernel doesn't take the peer does without
+	c.write(b) // what the kernel doesn't take the peer does without
 	c.w.buffers.give(b)
 }
 
@@ -289,7 +290,7 @@ func (c *Conn) writeOut() {
 		return
 	}
 	for h := c.held; h.outOff < len(h.out); {
-		n, e := sysWrite(int(c.fd), h.out[h.outOff:])
+		n, e := c.write(h.out[h.outOff:])
 		if e == unix.EINTR {
 			continue
 		}
@@ -301,6 +302,11 @@ func (c *Conn) writeOut() {
 		c.tx += uint64(n)
 	}
 	c.allOut()
+}
+
+func (c *Conn) write(b []byte) (int, unix.Errno) {
+	c.w.calls.Writes++
+	return sysWrite(int(c.fd), b)
 }
 
 // allOut gives the buffer back whose bytes are all written.
@@ -336,7 +342,7 @@ func (c *Conn) sealAndWrite(p []byte) (n int) {
 		b := c.layer.Seal(w.seal[:0], part)
 		n += len(part)
 		c.tx += uint64(len(part))
-		k, e := sysWrite(int(c.fd), b)
+		k, e := c.write(b)
 		if e != 0 {
 			k = 0
 		}
@@ -360,7 +366,7 @@ func (c *Conn) writeWire() bool {
 		return true
 	}
 	for h.wirOff < len(h.wire) {
-		n, e := sysWrite(int(c.fd), h.wire[h.wirOff:])
+		n, e := c.write(h.wire[h.wirOff:])
 		if e == unix.EINTR {
 			continue
 		}

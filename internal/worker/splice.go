@@ -140,6 +140,7 @@ func (c *Conn) spliceOn() bool {
 	if s.moved != nil {
 		size = min(size, s.left)
 	}
+	c.w.calls.Splices++
 	n, e := sysSplice(int(c.fd), s.p.w, int(size))
 	switch {
 	case e == unix.EAGAIN:
@@ -171,6 +172,7 @@ func (c *Conn) spliceOut() bool {
 			s.stalled(c)
 			return false
 		}
+		c.w.calls.Splices++
 		n, e := sysSplice(s.p.r, int(to.fd), s.p.n)
 		switch {
 		case e == unix.EAGAIN:

@@ -25,6 +25,7 @@ func (w *Worker) wait() (int, error) {
 	if raw < 0 || raw > rawWaitMax {
 		raw = rawWaitMax
 	}
+	w.calls.Waits++
 	n, e := epollWaitRaw(w.ep, w.events, millis(raw))
 	switch {
 	case e == unix.EINTR:
@@ -40,6 +41,7 @@ func (w *Worker) wait() (int, error) {
 }
 
 func (w *Worker) waitVisible(limit time.Duration) (int, error) {
+	w.calls.Waits++
 	n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.ep), uintptr(unsafe.Pointer(&w.events[0])), uintptr(len(w.events)), uintptr(millis(limit)), 0, 0)
 	if e == unix.EINTR {
 		return 0, nil

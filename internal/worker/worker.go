@@ -73,6 +73,7 @@ type Worker struct {
 	stalls    uint64
 	conns     int
 	accepts   AcceptCounters
+	calls     Calls
 }
 
 // entry is what a descriptor belongs to. gen tells a reused descriptor's events
@@ -160,12 +161,21 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	defer w.closeAll()
 	for ctx.Err() == nil {
-		n, err := w.wait()
-		if err != nil {
-			return fmt.Errorf("waiting for events: %w", err)
+		if err := w.Step(); err != nil {
+			return err
 		}
-		w.turn(n)
 	}
+	return nil
+}
+
+// Step is one round of Run: it waits for something to happen and handles it. It
+// is for who drives a worker without Run, on one goroutine, to know what a turn costs.
+func (w *Worker) Step() error {
+	n, err := w.wait()
+	if err != nil {
+		return fmt.Errorf("waiting for events: %w", err)
+	}
+	w.turn(n)
 	return nil
 }
 
@@ -271,6 +281,7 @@ func (w *Worker) register(fd int, e entry, events uint32) error {
 	w.gen++
 	e.gen = w.gen
 	w.fds[fd] = e
+	w.calls.Others++
 	if en := epollCtl(w.ep, unix.EPOLL_CTL_ADD, fd, events, e.gen); en != 0 {
 		w.fds[fd] = entry{}
 		return fmt.Errorf("watching socket: %w", en)

@@ -664,3 +664,41 @@ func TestOutputThatIsNotTakenIsCutWithReset(t *testing.T) {
 		}
 	}
 }
+
+func TestStepsAndCallsAreCounted(t *testing.T) {
+	w, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.closeAll()
+	end := &tally{}
+	if end.there, _, err = w.Pair(end, end); err != nil {
+		t.Fatal(err)
+	}
+	before := w.Calls()
+	end.there.Write([]byte("hello"))
+	for end.got == 0 {
+		if err := w.Step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := w.Calls()
+	if n := after.Writes - before.Writes; n != 1 {
+		t.Errorf("%d writes", n)
+	}
+	if n := after.Reads - before.Reads; n != 1 || after.Others != before.Others {
+		t.Errorf("%d reads, %+v", n, after)
+	}
+}
+
+// tally counts what comes.
+type tally struct {
+	there *Conn
+	got   int
+}
+
+func (t *tally) OnData(_ *Conn, b []byte) int { t.got += len(b); return len(b) }
+func (t *tally) OnEOF(*Conn)                  {}
+func (t *tally) OnDrain(*Conn)                {}
+func (t *tally) OnClose(*Conn, error)         {}
+func (t *tally) OnConnect(*Conn, error)       {}
