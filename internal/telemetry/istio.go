@@ -80,9 +80,7 @@ func (m *IstioMetrics) Request(k IstioKey, r *Record) {
 	k.Flags = r.Flags.mask()
 	s := m.requests[k]
 	if s == nil {
-		s = &istioSeries{scope: k.Scope, labels: k.Scope.Labels(&k, flagText(r)), grpc: k.Protocol == 1}
-		m.requests[k] = s
-		m.order = append(m.order, s)
+		s = m.newSeries(k, r)
 	}
 	s.count++
 	s.duration.add(float64(r.End-r.Start) / 1e6)
@@ -92,20 +90,33 @@ func (m *IstioMetrics) Request(k IstioKey, r *Record) {
 	s.msgOut += r.MessagesOut
 }
 
+// newSeries is apart because its k goes to the heap.
+func (m *IstioMetrics) newSeries(k IstioKey, r *Record) *istioSeries {
+	s := &istioSeries{scope: k.Scope, labels: k.Scope.Labels(&k, flagText(r)), grpc: k.Protocol == 1}
+	m.requests[k] = s
+	m.order = append(m.order, s)
+	return s
+}
+
 // TCP counts a connection's progress: what was opened, closed, sent and
 // received since the last call.
 func (m *IstioMetrics) TCP(k IstioKey, r *Record, opened, closed, sent, received uint64) {
 	k.Flags = r.Flags.mask()
 	s := m.tcp[k]
 	if s == nil {
-		s = &istioTCP{scope: k.Scope, labels: k.Scope.Labels(&k, flagText(r))}
-		m.tcp[k] = s
-		m.orderTCP = append(m.orderTCP, s)
+		s = m.newTCP(k, r)
 	}
 	s.opened += opened
 	s.closed += closed
 	s.sent += sent
 	s.recv += received
+}
+
+func (m *IstioMetrics) newTCP(k IstioKey, r *Record) *istioTCP {
+	s := &istioTCP{scope: k.Scope, labels: k.Scope.Labels(&k, flagText(r))}
+	m.tcp[k] = s
+	m.orderTCP = append(m.orderTCP, s)
+	return s
 }
 
 func flagText(r *Record) string {

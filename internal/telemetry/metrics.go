@@ -78,6 +78,17 @@ func (g *Group) Add(name string, n uint64) {
 	}
 }
 
+// Count is Add for a name that its caller puts together in a buffer.
+func (g *Group) Count(name []byte, n uint64) {
+	for i := range g.named {
+		if s := &g.named[i]; s.name == string(name) {
+			s.n += n
+			return
+		}
+	}
+	g.Add(string(name), n)
+}
+
 // Touch makes a counter show with zero.
 func (g *Group) Touch(name string) { g.slot(name, false) }
 
@@ -113,11 +124,14 @@ func (g *Group) Code(prefix string, code int) {
 type Set struct {
 	groups []*Group
 	before []func()
+	asked  map[groupName]*Group // of Named
 	Istio  *IstioMetrics
 }
 
+type groupName struct{ scope, name string }
+
 // NewSet makes an empty Set.
-func NewSet() *Set { return &Set{Istio: newIstioMetrics()} }
+func NewSet() *Set { return &Set{asked: make(map[groupName]*Group), Istio: newIstioMetrics()} }
 
 // Add registers a group; the caller keeps it and counts in Values.
 func (s *Set) Add(scope, name string, stats []Stat) *Group {
@@ -132,6 +146,9 @@ func (s *Set) Before(f func()) { s.before = append(s.before, f) }
 
 // Remove takes a group out; its counts are gone.
 func (s *Set) Remove(g *Group) {
+	if at := (groupName{g.Scope, g.Name}); s.asked[at] == g {
+		delete(s.asked, at)
+	}
 	for i, h := range s.groups {
 		if h == g {
 			s.groups = append(s.groups[:i], s.groups[i+1:]...)
@@ -252,10 +269,20 @@ func promName(s string) string {
 
 // Named gives the group of a scope and name, made when there is none.
 func (s *Set) Named(scope, name string) *Group {
+	at := groupName{scope, name}
+	g := s.asked[at]
+	if g == nil {
+		g = s.find(at)
+		s.asked[at] = g
+	}
+	return g
+}
+
+func (s *Set) find(at groupName) *Group {
 	for _, g := range s.groups {
-		if g.Scope == scope && g.Name == name {
+		if g.Scope == at.scope && g.Name == at.name {
 			return g
 		}
 	}
-	return s.Add(scope, name, nil)
+	return s.Add(at.scope, at.name, nil)
 }

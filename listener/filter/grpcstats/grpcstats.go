@@ -3,9 +3,9 @@
 package grpcstats
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
@@ -108,35 +108,43 @@ func (f *Filter) Log(x *filter.Exchange, s *filter.Slot) {
 		return
 	}
 	s.N[flags] |= counted
-	base, ok := f.base(string(x.Request.Path()))
+	name, ok := f.base(s.B, x.Request.Path())
+	s.B = name
 	if !ok {
 		return
 	}
 	g := x.Set.Named("cluster", r.Cluster)
 	if status, known := r.GRPCStatus(); known {
-		g.Inc(base + strconv.Itoa(status))
+		g.Count(strconv.AppendInt(name, int64(status), 10), 1)
 		if status == 0 {
-			g.Inc(base + "success")
+			g.Count(append(name, "success"...), 1)
 		} else {
-			g.Inc(base + "failure")
+			g.Count(append(name, "failure"...), 1)
 		}
 	}
-	g.Inc(base + "total")
-	g.Add(base+"request_message_count", r.MessagesIn)
-	g.Add(base+"response_message_count", r.MessagesOut)
+	g.Count(append(name, "total"...), 1)
+	g.Count(append(name, "request_message_count"...), r.MessagesIn)
+	g.Count(append(name, "response_message_count"...), r.MessagesOut)
 }
 
-// base is the front of the names of a call's counters; ok is false for a path
-// that isn't a call's, /service/method.
-func (f *Filter) base(path string) (base string, ok bool) {
-	path, _, _ = strings.Cut(path, "?")
-	service, method, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	ok = ok && service != "" && method != "" && !strings.Contains(method, "/")
-	if f.policy.AllMethods {
-		return "grpc." + service + "." + method + ".", ok
+// base appends the front of the names of a call's counters, with room for their
+// ends; ok is false for a path that isn't a call's, /service/method.
+func (f *Filter) base(b, path []byte) (name []byte, ok bool) {
+	path, _, _ = bytes.Cut(path, []byte("?"))
+	service, method, ok := bytes.Cut(bytes.TrimPrefix(path, []byte("/")), []byte("/"))
+	ok = ok && len(service) > 0 && len(method) > 0 && bytes.IndexByte(method, '/') < 0
+	b = append(slices.Grow(b, len(path)+32), "grpc."...)
+	if f.policy.AllMethods || ok && f.lists(service, method) {
+		b = append(append(append(append(b, service...), '.'), method...), '.')
 	}
-	if ok && slices.Contains(f.policy.Methods[service], method) {
-		return "grpc." + service + "." + method + ".", true
+	return b, ok
+}
+
+func (f *Filter) lists(service, method []byte) bool {
+	for _, m := range f.policy.Methods[string(service)] {
+		if m == string(method) {
+			return true
+		}
 	}
-	return "grpc.", ok
+	return false
 }
