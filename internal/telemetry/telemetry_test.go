@@ -63,6 +63,21 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+func TestNamedGroupsGoWithTheirOwners(t *testing.T) {
+	s := NewSet()
+	own := s.Add("cluster", "a", nil)
+	s.Named("cluster", "a").Count([]byte("grpc.total"), 2)
+	own.Count([]byte("grpc.total"), 1)
+	own.Count([]byte("grpc.none"), 0)
+	if len(own.named) != 1 || own.named[0].n != 3 {
+		t.Errorf("%+v", own.named)
+	}
+	s.Remove(own)
+	if again := s.Named("cluster", "a"); again == own || s.Named("cluster", "a") != again {
+		t.Error("a group that is gone is named")
+	}
+}
+
 func TestFlagsKeepTheirOrder(t *testing.T) {
 	var f Flags
 	f.Set(URX)
