@@ -1,8 +1,11 @@
 package tlsconn
 
-import "iter"
+import (
+	"iter"
+	"sync"
+)
 
-// maxIdle coroutines are kept for handshakes to come: their stacks have grown.
+// maxIdle coroutines of a home are kept for handshakes to come: their stacks have grown.
 const maxIdle = 8
 
 // coroutine runs handshakes, one after the other and each piece by piece: a piece
@@ -32,43 +35,62 @@ func (co *coroutine) run(yield func(bool) bool) {
 // wait ends a piece; false: there will be no other.
 func (co *coroutine) wait() bool { return co.yield(false) }
 
-// compute does the next piece of h. The caller has h to itself.
+// home is where coroutines live. A coroutine that a goroutine bound to its thread
+// made, as a worker is, can be resumed there only; so each worker has a home, and
+// the pool's goroutines share one.
+type home struct {
+	mu   sync.Mutex // contended in the pool's only
+	all  map[*coroutine]struct{}
+	idle []*coroutine
+}
+
+// compute does the next piece of h, where its home is. The caller has h to itself.
 func (h *handshake) compute() {
 	if h.co == nil {
-		h.co = h.pool.coroutine()
+		h.co = h.home.take()
 		h.co.h = h
 	}
 	if over, _ := h.co.next(); over {
-		h.pool.free(h.co)
+		h.home.give(h.co)
 		h.co, h.shaken = nil, true
 		h.pool.open.Add(-1)
 	}
 }
 
-func (p *Pool) coroutine() *coroutine {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.idle); n > 0 {
-		co := p.idle[n-1]
-		p.idle = p.idle[:n-1]
+func (m *home) take() *coroutine {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.idle); n > 0 {
+		co := m.idle[n-1]
+		m.idle = m.idle[:n-1]
 		return co
 	}
-	if p.all == nil {
-		p.all = make(map[*coroutine]struct{})
+	if m.all == nil {
+		m.all = make(map[*coroutine]struct{})
 	}
 	co := newCoroutine()
-	p.all[co] = struct{}{}
+	m.all[co] = struct{}{}
 	return co
 }
 
-// free keeps a coroutine for another handshake, or ends it.
-func (p *Pool) free(co *coroutine) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle) < maxIdle {
-		p.idle = append(p.idle, co)
+// give keeps a coroutine for another handshake, or ends it.
+func (m *home) give(co *coroutine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.idle) < maxIdle {
+		m.idle = append(m.idle, co)
 		return
 	}
-	delete(p.all, co)
+	delete(m.all, co)
 	co.stop()
+}
+
+// end gives up what waits there for its peer. Nothing may be under way.
+func (m *home) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for co := range m.all {
+		co.stop()
+	}
+	m.all, m.idle = nil, nil
 }

@@ -36,9 +36,10 @@ type handshake struct {
 	// The worker's.
 	arrived []byte // while a piece was under way
 	begun   bool
-	busy    bool // a piece is under way or waits for its turn
-	ended   bool // no more bytes will come
-	over    bool // done was called
+	home    *home // once begun
+	busy    bool  // a piece is under way or waits for its turn
+	ended   bool  // no more bytes will come
+	over    bool  // done was called
 
 	// The piece's while one is under way, then the worker's.
 	co            *coroutine // nil before the first piece and after the last
@@ -96,7 +97,8 @@ func (h *handshake) fed() bool {
 	return wholeRecords(h.in) > 0 || !looksLikeTLS(h.in) || h.eof || h.err != nil
 }
 
-// goOn begins a piece: on the worker, after the turn's output, or on a goroutine.
+// goOn begins a piece: on the worker, after the turn's output, or on a goroutine;
+// the first one's place is that of all.
 func (h *handshake) goOn() {
 	if !h.begun {
 		if !h.pool.admit() {
@@ -105,9 +107,14 @@ func (h *handshake) goOn() {
 			return
 		}
 		h.begun = true
+		if h.long || h.w.Pieces() >= maxPieces {
+			h.home = &h.pool.away
+		} else {
+			h.home = h.pool.homeOf(h.w)
+		}
 	}
 	h.busy = true
-	if h.long || h.w.Pieces() >= maxPieces {
+	if h.home == &h.pool.away {
 		h.pool.give(h)
 	} else {
 		h.w.Spare(&h.piece)
@@ -208,7 +215,12 @@ func (h *handshake) abandon(e *Error) {
 
 // giveUp ends a coroutine that waits for the peer.
 func (h *handshake) giveUp() {
-	if h.co != nil {
+	switch {
+	case h.co == nil:
+	case h.home == &h.pool.away:
+		h.err, h.busy = errGone, true
+		h.pool.give(h)
+	default:
 		h.err = errGone
 		h.compute()
 	}

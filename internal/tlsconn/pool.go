@@ -19,9 +19,9 @@ import (
 
 // Pool runs handshakes. A piece of one, from a flight of the peer's to the answer,
 // is 50 to 250 µs of computing. The worker does it itself when nothing else is to
-// be done: handing it over and back would cost a tenth on top. When more than a
-// few wait, or a piece is long, goroutines do it, at most one for each CPU, so that
-// a storm of handshakes takes a bounded part of every turn.
+// be done: handing it over and back would cost a tenth on top. A handshake that
+// begins when more than a few pieces wait, or whose pieces are long, is done by goroutines, at
+// most one for each CPU, so that a storm takes a bounded part of every turn.
 type Pool struct {
 	// Legacy switches our own record layer off.
 	Legacy bool
@@ -31,12 +31,13 @@ type Pool struct {
 	open atomic.Int64
 	wg   sync.WaitGroup
 
+	away home // of handshakes that goroutines do
+
 	mu      sync.Mutex // guards what follows
+	homes   map[*worker.Worker]*home
 	queue   []*handshake
 	running int // goroutines
 	ended   bool
-	all     map[*coroutine]struct{}
-	idle    []*coroutine
 }
 
 // maxPieces is how many pieces may wait for a worker that has other things to do.
@@ -52,10 +53,23 @@ func (p *Pool) Wait() {
 	p.ended, p.queue = true, nil
 	p.mu.Unlock()
 	p.wg.Wait()
-	for co := range p.all {
-		co.stop()
+	p.away.end()
+}
+
+// homeOf gives a worker's, which ends with the worker. It is called there.
+func (p *Pool) homeOf(w *worker.Worker) *home {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.homes[w]
+	if m == nil {
+		if p.homes == nil {
+			p.homes = make(map[*worker.Worker]*home)
+		}
+		m = &home{}
+		p.homes[w] = m
+		w.AtEnd(m.end)
 	}
-	p.all, p.idle = nil, nil
+	return m
 }
 
 // Server makes the server's side of a handshake on c, and then sets the layer.
@@ -123,7 +137,7 @@ func (p *Pool) admit() bool {
 	return true
 }
 
-// give has a goroutine do h's next piece and then tell the worker.
+// give has a goroutine do h's next piece and then tell its worker.
 func (p *Pool) give(h *handshake) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,8 +2,6 @@ package tlsconn
 
 import (
 	"bytes"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
 	"io"
 	"net"
@@ -250,43 +248,51 @@ func (o oneWay) Read([]byte) (int, error) { time.Sleep(10 * time.Second); return
 
 func TestHandshakesThatAreGivenUpLeaveNothing(t *testing.T) {
 	ca := newAuthority(t, "ca")
-	b := newBench(t, false)
-	addr, out := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a"}))}})
-	for range 20 {
-		c, err := net.Dial("tcp", addr.String())
-		if err != nil {
-			t.Fatal(err)
+	for _, away := range []bool{false, true} {
+		b := newBench(t, false)
+		addr, out := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a", rsa: away}))}})
+		var conns []net.Conn
+		for range 20 {
+			c, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			go tls.Client(oneWay{c}, &tls.Config{InsecureSkipVerify: true}).Handshake()
+			conns = append(conns, c)
 		}
-		go tls.Client(oneWay{c}, &tls.Config{InsecureSkipVerify: true}).Handshake()
-		if n, err := c.Read(make([]byte, 1)); n != 1 {
-			t.Fatal(err)
+		for _, c := range conns {
+			if n, err := c.Read(make([]byte, 1)); n != 1 {
+				t.Fatal(err)
+			}
+			c.Close()
 		}
-		c.Close()
-		if o := <-out; o.err == nil {
-			t.Error("the handshake succeeded")
+		for range conns {
+			if o := <-out; o.err == nil {
+				t.Error("a handshake succeeded")
+			}
 		}
-	}
-	b.end()
-	if n := b.pool.open.Load(); n != 0 {
-		t.Errorf("%d handshakes are open", n)
+		for end := time.Now().Add(5 * time.Second); b.pool.open.Load() > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("RSA %v: %d handshakes are open", away, b.pool.open.Load())
+			}
+		}
+		b.end()
+		if n := coroutines(); n != 0 {
+			t.Errorf("RSA %v: %d coroutines are left", away, n)
+		}
 	}
 }
 
 // One that the worker has no time for, and one with a long signature, are done elsewhere.
 func TestWhoDoesThePieces(t *testing.T) {
 	ca := newAuthority(t, "ca")
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	long := &tls.Certificate{Certificate: [][]byte{ca.cert.Raw}, PrivateKey: key}
 	for _, c := range []struct {
 		name   string
 		cert   *tls.Certificate
 		wait   int
 		worker bool
 	}{{"nothing waits", ca.issue(t, leaf{dns: "a"}), 0, true}, {"some wait", ca.issue(t, leaf{dns: "a"}), maxPieces - 1, true},
-		{"many wait", ca.issue(t, leaf{dns: "a"}), maxPieces, false}, {"RSA", long, 0, false}} {
+		{"many wait", ca.issue(t, leaf{dns: "a"}), maxPieces, false}, {"RSA", ca.issue(t, leaf{dns: "a", rsa: true}), 0, false}} {
 		b := newBench(t, false)
 		x := NewServerContext(&config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(c.cert)}}, nil)
 		x.Refresh()

@@ -3,9 +3,11 @@ package tlsconn
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -18,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -63,11 +66,23 @@ type leaf struct {
 	ended   bool // expired
 	future  bool
 	usage   []x509.ExtKeyUsage
+	rsa     bool
+}
+
+func (l *leaf) key(t testing.TB) crypto.Signer {
+	if !l.rsa {
+		return newKey(t)
+	}
+	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
 }
 
 func (a *authority) issue(t testing.TB, l leaf) *tls.Certificate {
 	t.Helper()
-	key := newKey(t)
+	key := l.key(t)
 	tmpl := &x509.Certificate{SerialNumber: big.NewInt(max(l.serial, 2)), Subject: pkix.Name{CommonName: "x"}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: l.usage}
 	if l.ended {
@@ -83,7 +98,7 @@ func (a *authority) issue(t testing.TB, l leaf) *tls.Certificate {
 	if l.dns != "" {
 		tmpl.DNSNames = []string{l.dns}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +128,11 @@ func newBench(t testing.TB, legacy bool) *bench {
 	b.pool.Legacy = legacy
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { w.Run(ctx); close(done) }()
+	go func() {
+		runtime.LockOSThread() // as in the proxy: coroutines are particular about it
+		w.Run(ctx)
+		close(done)
+	}()
 	b.end = func() { cancel(); <-done; b.pool.Wait() }
 	t.Cleanup(b.end)
 	return b

@@ -73,6 +73,7 @@ type Worker struct {
 	stalls    uint64
 	conns     int
 	accepts   AcceptCounters
+	ends      []func()
 	calls     Calls
 }
 
@@ -154,12 +155,20 @@ func (w *Worker) Take(n int) []byte { return w.buffers.take(n) }
 // Give returns a buffer of Take to the pool. It must not be used afterwards.
 func (w *Worker) Give(b []byte) { w.buffers.give(b) }
 
+// AtEnd has f called on the worker's goroutine when Run ends, after its sockets are closed.
+func (w *Worker) AtEnd(f func()) { w.ends = append(w.ends, f) }
+
 // Run is the loop. It returns when ctx ends, after closing every socket of the
 // worker; handlers are not told. Run may be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { w.Post(func() {}) })
 	defer stop()
-	defer w.closeAll()
+	defer func() {
+		w.closeAll()
+		for _, f := range w.ends {
+			f()
+		}
+	}()
 	for ctx.Err() == nil {
 		if err := w.Step(); err != nil {
 			return err
