@@ -155,8 +155,12 @@ func (l *line) cost(rec *record, s scenario, m metric, ours, theirs, tuned serie
 	if l.tuned > 0 {
 		rival = min(rival, l.tuned)
 	}
-	if floor := l.peers["forward"]; floor > 0 && rival > floor && l.ours > floor {
+	floor := l.peers["forward"]
+	if floor > 0 && rival > floor && l.ours > floor {
 		l.above = (l.ours - floor) / (rival - floor)
+	}
+	if rival > 0 && floor > l.must*rival && l.must > 0 {
+		l.remarks = append(l.remarks, fmt.Sprintf("a bare forwarder costs %.2f of Envoy", floor/rival))
 	}
 	return true
 }
