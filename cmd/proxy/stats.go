@@ -70,6 +70,12 @@ func (p *process) serverStats(emit func(telemetry.Metric)) {
 		emit(telemetry.Metric{Name: "listener_manager." + name, Prom: "envoy_listener_manager_" + name, Value: v})
 	}
 	gauge("listener_manager.workers_started", one(state != int32(admin.PreInitializing)))
+	for _, w := range p.plane.workers {
+		t, prefix := w.Turns(), "server.worker_"+strconv.Itoa(w.Index())+"."
+		gauge(prefix+"turn_stalls", t.Stalls)
+		gauge(prefix+"turn_longest_us", uint64(t.Longest.Microseconds()))
+		gauge(prefix+"turn_busiest_us", uint64(t.Busiest.Microseconds()))
+	}
 }
 
 func one(b bool) uint64 {

@@ -42,8 +42,8 @@ type Layer interface {
 
 // Output above HighWater should make the writer pause its source until OnDrain.
 const (
-	HighWater = 64 << 10
-	LowWater  = 16 << 10
+	HighWater = 16 << 10
+	LowWater  = 4 << 10
 )
 
 type connFlags uint32
@@ -295,6 +295,9 @@ func (c *Conn) Unread(p []byte) {
 	c.requeue()
 }
 
+// Again gives what OnData leaves another turn, though nothing new comes.
+func (c *Conn) Again() { c.requeue() }
+
 // requeue presents what is kept later in the turn and reads on.
 func (c *Conn) requeue() {
 	c.flags |= present
@@ -342,7 +345,7 @@ func (c *Conn) event(bits uint32) {
 // pump reads and presents until the socket is drained, the handler pauses, or
 // the turn's share is used up.
 func (c *Conn) pump() {
-	for range readsPerTurn {
+	for i := 0; i < c.w.share.reads && (i == 0 || !c.w.Late()); i++ {
 		if c.flags&(dead|paused|connecting) != 0 {
 			return
 		}
@@ -367,11 +370,8 @@ func (c *Conn) readOnce() bool {
 	w := c.w
 	k, got := c.kept(), 0
 	if c.flags&readable != 0 && c.flags&eof == 0 && k <= maxCarry {
-		size := ReadSize
-		if c.flags&bigReads != 0 {
-			size = bigRead
-		}
 		w.calls.Reads++
+		size := c.readSize()
 		n, e := sysRead(int(c.fd), w.in[k:k+size])
 		switch {
 		case e == unix.EAGAIN:
@@ -412,6 +412,17 @@ func (c *Conn) readOnce() bool {
 	}
 	c.deliverEOF()
 	return c.flags&eof == 0 && c.flags&readable != 0 && k <= maxCarry || c.flags&present != 0
+}
+
+// readSize is how much to ask for: no more than an eighth of what came before.
+// What the other side's kernel has no room for stays here, ten thousand times
+// with as many slow readers, and until theirs is full nobody knows that they are.
+func (c *Conn) readSize() int {
+	least, most := uint64(firstRead), uint64(ReadSize)
+	if c.flags&bigReads != 0 {
+		least, most = 2*firstRead, bigRead
+	}
+	return int(min(max(c.rx/8, least), most))
 }
 
 // discard is reading after CloseWhenFlushed: only the end is of interest.

@@ -64,12 +64,13 @@ func (w *Worker) runPieces() {
 	if w.pieces.first == nil {
 		return
 	}
-	w.stage = "pieces"
+	w.begin("pieces")
 	for end := w.now + int64(pieceTime); w.pieces.first != nil; {
 		w.pieces.run()
 		if w.tick(); w.now >= end {
 			break
 		}
 	}
+	w.begin("flush")
 	w.flush()
 }

@@ -48,7 +48,7 @@ func (w *Worker) Listen(fd int, accept func(fd int, peer netip.AddrPort)) (*List
 
 func (l *Listening) acceptMany() {
 	for range acceptsPerTurn {
-		if l.closed {
+		if l.closed || l.w.Late() {
 			return
 		}
 		l.w.calls.Others++

@@ -290,11 +290,11 @@ func (d *driven) pull(n int) {
 
 // turn is one of the worker's, and what must hold after each.
 func (d *driven) turn() {
-	n, err := unix.EpollWait(d.w.ep, d.w.events, 0)
-	if err != nil {
-		n = 0
+	n := 0
+	if d.w.seen == d.w.got {
+		n, _ = unix.EpollWait(d.w.ep, d.w.events, 0)
 	}
-	d.w.turn(n)
+	d.w.turn(max(n, 0))
 	c := d.c
 	if h := c.held; h != nil && c.kept() == 0 && c.Pending() == 0 && !d.w.busy() {
 		d.fail("nothing is kept or pending, and %+v is held", *h)

@@ -109,8 +109,9 @@ func (h *wheel) next() int64 {
 	return -1
 }
 
-// advance fires what is due at now. A Fire may start and stop any timer.
-func (h *wheel) advance(now int64) {
+// advance fires what is due at now, until late says so: then the rest comes
+// first the next time. A Fire may start and stop any timer.
+func (h *wheel) advance(now int64, late func() bool) {
 	target := now / tickNanos
 	for {
 		at := h.nextTick()
@@ -119,7 +120,10 @@ func (h *wheel) advance(now int64) {
 		}
 		h.tick = at
 		h.cascade(at)
-		h.fireSlot(int(at) & (wheelSlots - 1))
+		if !h.fireSlot(int(at)&(wheelSlots-1), late) {
+			h.tick = at - 1
+			return
+		}
 	}
 	h.tick = max(h.tick, target)
 }
@@ -148,14 +152,19 @@ func (h *wheel) cascade(at int64) {
 	}
 }
 
-func (h *wheel) fireSlot(slot int) {
+// fireSlot reports whether nothing of the slot is left.
+func (h *wheel) fireSlot(slot int, late func() bool) bool {
 	head := &h.heads[0][slot]
 	for head.next != head {
 		t := head.next
 		if t.due > h.tick {
 			break // started by a Fire just now for a whole round ahead
 		}
+		if late() {
+			return false
+		}
 		h.remove(t)
 		t.Fire()
 	}
+	return true
 }

@@ -20,16 +20,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadSize is what one read takes: OnData calls that long mean bulk.
+// ReadSize is what one read takes of a connection that has brought much: OnData
+// calls that long mean bulk.
 const ReadSize = 64 << 10
 
 const (
 	eventsPerTurn = 512
+	firstRead     = 16 << 10
 	bigRead       = 128 << 10 // of a socket with a layer, see ReadBig
 	maxCarry      = 192 << 10 // bytes a handler may leave unconsumed before its socket is not read any more
-	readsPerTurn  = 16        // of one socket: fairness
 	flushRounds   = 8         // flush, tell OnDrain, flush what that wrote, ...
-	stallLogEvery = time.Second
 )
 
 // Options of a Worker.
@@ -49,6 +49,7 @@ type Worker struct {
 	opts      Options
 	ep, efd   int
 	events    []unix.EpollEvent
+	got, seen int // events that came, and those that were handled
 	fds       []entry
 	gen       int32
 	listening map[int]*Listening // by descriptor
@@ -57,6 +58,7 @@ type Worker struct {
 	scratch   []byte
 	buffers   bufferPool
 	pipes     pipePool
+	trims     []func()
 	mail      mailbox
 	wheel     wheel
 	deferred  deferredList
@@ -69,8 +71,8 @@ type Worker struct {
 	wall      time.Time
 	now       int64
 	stage     string
-	lastLog   int64
-	stalls    uint64
+	turns     turns
+	share     share
 	conns     int
 	accepts   AcceptCounters
 	ends      []func()
@@ -134,9 +136,6 @@ func (w *Worker) Wall() time.Time { return w.wall }
 // Conns is the number of open connections, accepted and dialed.
 func (w *Worker) Conns() int { return w.conns }
 
-// Stalls is the number of turns that took longer than Options.StallLimit.
-func (w *Worker) Stalls() uint64 { return w.stalls }
-
 // Stage names what runs now; a stall's log line carries the last name given.
 func (w *Worker) Stage(name string) { w.stage = name }
 
@@ -180,50 +179,52 @@ func (w *Worker) Run(ctx context.Context) error {
 // Step is one round of Run: it waits for something to happen and handles it. It
 // is for who drives a worker without Run, on one goroutine, to know what a turn costs.
 func (w *Worker) Step() error {
-	n, err := w.wait()
-	if err != nil {
-		return fmt.Errorf("waiting for events: %w", err)
+	n := 0
+	if w.seen == w.got { // else a turn was too short for what came
+		var err error
+		if n, err = w.wait(); err != nil {
+			return fmt.Errorf("waiting for events: %w", err)
+		}
 	}
 	w.turn(n)
 	return nil
 }
 
+// turn gives each stage its time. What a stage has no time for is left to the
+// next turn, before anything newer: ten thousand connections that all want
+// something cost their neighbours some turns, not a long one.
 func (w *Worker) turn(n int) {
 	w.tick()
-	w.stage = "read"
+	began := w.now
+	if n > 0 {
+		w.seen, w.got = 0, n
+	}
+	if w.opts.StallLimit > 0 && (w.now-w.turns.sampledAt >= int64(sampleEvery) || w.turns.sampledAt == 0) {
+		w.turns.sample(w.now)
+	}
+	w.begin("read")
+	w.share.ends = w.now + int64(stageTime)
+	w.share.divide(len(w.again) + w.got - w.seen)
 	w.presentAgain()
-	for i := 0; i < n; i++ {
-		w.dispatch(&w.events[i])
+	for ; w.seen < w.got && !w.Late(); w.seen++ {
+		w.dispatch(&w.events[w.seen])
 	}
 	w.stage = "mailbox"
 	w.runMail()
-	w.stage = "timers"
-	w.wheel.advance(w.now)
+	w.begin("timers")
+	w.wheel.advance(w.now, w.Late)
 	w.runDeferred()
-	w.stage = "flush"
+	w.begin("flush")
 	w.flush()
-	began := w.now
 	w.runPieces()
 	if w.opts.StallLimit > 0 {
-		w.noteStall(began)
+		w.noteTurn(began)
 	}
 }
 
 func (w *Worker) tick() {
 	w.wall = time.Now()
 	w.now = int64(w.wall.Sub(w.base))
-}
-
-func (w *Worker) noteStall(began int64) {
-	d := int64(time.Since(w.base)) - began
-	if d <= int64(w.opts.StallLimit) {
-		return
-	}
-	w.stalls++
-	if w.now-w.lastLog >= int64(stallLogEvery) || w.lastLog == 0 {
-		w.lastLog = w.now
-		w.opts.Log.Warn("worker turn was slow", "worker", w.opts.Index, "took", time.Duration(d), "stage", w.stage)
-	}
 }
 
 func (w *Worker) dispatch(ev *unix.EpollEvent) {
@@ -252,6 +253,10 @@ func (w *Worker) presentAgain() {
 	list := w.again
 	w.again = w.spareA[:0]
 	for i, c := range list {
+		if w.Late() {
+			w.again, w.spareA = leave(list, i, w.again)
+			return
+		}
 		list[i] = nil
 		c.flags &^= inAgain
 		c.pump()
@@ -266,6 +271,10 @@ func (w *Worker) flush() {
 		list := w.dirty
 		w.dirty = w.spareD[:0]
 		for i, c := range list {
+			if w.Late() {
+				w.dirty, w.spareD = leave(list, i, w.dirty)
+				return
+			}
 			list[i] = nil
 			c.flags &^= inDirty
 			c.settle()

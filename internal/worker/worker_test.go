@@ -512,7 +512,7 @@ func TestStallIsCounted(t *testing.T) {
 	w := start(t, Options{StallLimit: time.Millisecond})
 	on(w, func() { time.Sleep(5 * time.Millisecond) })
 	on(w, func() {
-		if w.Stalls() == 0 {
+		if w.Turns().Stalls == 0 {
 			t.Error("slow turn not counted")
 		}
 	})
