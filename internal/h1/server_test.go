@@ -591,7 +591,7 @@ func TestPipelinedRequestsWaitForTheAnswersBefore(t *testing.T) {
 		if most := httpmsg.HighWater/1000 + 2; heads > most || !d.w.paused {
 			t.Fatalf("later %v: %d requests taken, paused %v", later, heads, d.w.paused)
 		}
-		for range 10 {
+		for range 20 {
 			d.w.pending = httpmsg.LowWater
 			s.Flushed()
 			turns()

@@ -82,8 +82,8 @@ type Receiver interface {
 
 // The water marks of a Stream's buffered output, in bytes.
 const (
-	HighWater = 64 << 10
-	LowWater  = 16 << 10
+	HighWater = 16 << 10
+	LowWater  = 4 << 10
 )
 
 // ResetKind says why an exchange ended early.
