@@ -51,6 +51,7 @@ type engine struct {
 	toldGone bool
 	anyReset bool // we reset a stream or ended one early: late frames are no error
 	dead     bool
+	yielded  bool
 }
 
 // outCount bounds frames that the kernel has not taken.
@@ -113,6 +114,7 @@ func (e *engine) Feed(b []byte) (consumed int, err error) {
 	if e.dead {
 		return len(b), nil
 	}
+	e.yielded = false
 	n, f := e.feed(b)
 	if f == nil {
 		f = e.outboundFault()
@@ -128,6 +130,10 @@ func (e *engine) Feed(b []byte) (consumed int, err error) {
 	return n, nil
 }
 
+// Yield ends the Feed that is under way after this frame. Who calls it feeds the
+// rest later: a peer may put a thousand requests into one read.
+func (e *engine) Yield() { e.yielded = true }
+
 func (e *engine) feed(b []byte) (n int, f *fault) {
 	if !e.prefaced && !e.client {
 		k := min(len(b), len(preface))
@@ -139,7 +145,7 @@ func (e *engine) feed(b []byte) (n int, f *fault) {
 		}
 		n, e.prefaced = k, true
 	}
-	for len(b)-n >= frameHead && !e.dead {
+	for len(b)-n >= frameHead && !e.dead && !e.yielded {
 		h := b[n : n+frameHead]
 		size := int(h[0])<<16 | int(h[1])<<8 | int(h[2])
 		if size > maxFrame {

@@ -276,6 +276,10 @@ func (c *conn) OnStream(s httpmsg.Stream) httpmsg.Receiver {
 	c.headers.stop(w)
 	c.active++
 	c.requests++
+	if c.h2 != nil && w.Late() {
+		c.h2.Yield()
+		c.wire.Again()
+	}
 	r := c.local.take()
 	r.begin(c, s)
 	if m := c.proxy.config.MaxRequestsPerConn; m > 0 && c.requests >= uint32(m) && !c.draining {
