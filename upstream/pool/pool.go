@@ -132,8 +132,9 @@ type Pool struct {
 	waiting     int
 	connecting  int // streams that connections under way will give
 	draining    bool
-	perHost     func() int // connections of all pools of the host
-	place       *Limit     // max_connection_pools, which the pool counts in; nil: in none
+	soon        *worker.Timer // when connections are opened that a turn had no time for; nil: there never were
+	perHost     func() int    // connections of all pools of the host
+	place       *Limit        // max_connection_pools, which the pool counts in; nil: in none
 }
 
 // New makes an empty pool. perHost counts the host's connections.
@@ -226,9 +227,17 @@ func (p *Pool) remove(r *Request) {
 	p.cluster.Breakers[r.Priority].Pending.Dec()
 }
 
-// grow opens a connection when those under way don't suffice for the queue.
+// grow opens a connection when those under way don't suffice for the queue. A
+// client's hundred streams are not as many connects in one turn.
 func (p *Pool) grow(priority config.Priority) {
 	if p.connecting >= p.waiting {
+		return
+	}
+	if p.cluster.Worker.Late() {
+		if p.soon == nil {
+			p.soon = &worker.Timer{Fire: p.catchUp}
+		}
+		p.cluster.Worker.Start(p.soon, 0)
 		return
 	}
 	b := &p.cluster.Breakers[priority]
@@ -241,6 +250,16 @@ func (p *Pool) grow(priority config.Priority) {
 		// One connection is always allowed, else nothing could ever go there.
 	}
 	p.dial(priority)
+}
+
+// catchUp opens the connections that were put off.
+func (p *Pool) catchUp() {
+	for p.connecting < p.waiting {
+		n := len(p.conns)
+		if p.grow(p.first.Priority); len(p.conns) == n {
+			return // put off again, or not allowed
+		}
+	}
 }
 
 // attach opens a stream for r, which is in no queue.
