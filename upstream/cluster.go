@@ -28,8 +28,10 @@ type Local struct {
 }
 
 func newLocal(c *Clusters, i int, w *worker.Worker) *Local {
-	return &Local{all: c, index: i, worker: w, clusters: make(map[string]*Cluster), hidden: make([]uint64, len(pool.Stats())),
+	l := &Local{all: c, index: i, worker: w, clusters: make(map[string]*Cluster), hidden: make([]uint64, len(pool.Stats())),
 		heads: &httpmsg.Pool{}, streams: &h2.Pool{}, seed: uint64(i+1) * 0x9E3779B97F4A7C15}
+	w.OnTrim(func() { *l.heads, *l.streams = httpmsg.Pool{}, h2.Pool{} })
+	return l
 }
 
 // Get gives a cluster, nil when there is none of that name. The result stays

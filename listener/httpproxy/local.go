@@ -45,6 +45,7 @@ func newLocal(o *Options, i int) *local {
 		rnd: rand.NewPCG(rand.Uint64(), rand.Uint64()), groups: make(map[string]*telemetry.Group), retired: make(map[string]bool), own: o.LocalAddress}
 	l.log = telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(o.Env)}
 	l.reap.Run = l.recycle
+	l.worker.OnTrim(func() { l.free, *l.heads, *l.streams = nil, httpmsg.Pool{}, h2.Pool{} })
 	l.countCodecs()
 	return l
 }
