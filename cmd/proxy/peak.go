@@ -16,27 +16,33 @@ const (
 	peakQuiet = 64 << 10    // bytes allocated between two looks that count as none
 	peakWorth = 1 << 20     // bytes allocated since the last time that are worth it, but no less
 	peakShare = 8           // than this part of the live heap, which the collector must go through
+	peakLeave = 64          // connections closed between two looks that count as none
+	peakLeft  = 256         // closed since there were most that are worth it, but no less than peakShare of those
 )
 
-// peak follows how much was allocated.
+// peak follows how much was allocated, and how many connections there are: ten
+// thousand that waited quietly leave much behind and allocate nothing as they go.
 type peak struct {
 	last, settled uint64 // bytes allocated since the start: at the last look, when memory was given back
+	conns, most   int    // connections at the last look, most since memory was given back
 	calm          int    // quiet looks in a row
 }
 
-// over takes a look, at the bytes allocated so far and those that are live, and
-// says whether a peak has just ended.
-func (p *peak) over(allocated, live uint64) bool {
-	quiet := allocated-p.last < peakQuiet
-	p.last = allocated
+// over takes a look, at the bytes allocated so far, those that are live and the
+// connections, and says whether a peak has just ended.
+func (p *peak) over(allocated, live uint64, conns int) bool {
+	quiet := allocated-p.last < peakQuiet && p.conns-conns < peakLeave
+	p.last, p.conns, p.most = allocated, conns, max(p.most, conns)
 	if !quiet {
 		p.calm = 0
 		return false
 	}
-	if p.calm++; p.calm != peakCalm || allocated-p.settled < max(peakWorth, live/peakShare) {
+	grown := allocated-p.settled >= max(peakWorth, live/peakShare)
+	left := p.most-conns >= max(peakLeft, p.most/peakShare)
+	if p.calm++; p.calm != peakCalm || !grown && !left {
 		return false
 	}
-	p.settled = allocated
+	p.settled, p.most = allocated, conns
 	return true
 }
 
@@ -55,7 +61,11 @@ func (p *plane) giveBack(ctx context.Context) error {
 		case <-t.C:
 		}
 		metrics.Read(sample)
-		if !k.over(sample[0].Value.Uint64(), sample[1].Value.Uint64()) {
+		conns := 0
+		for _, w := range p.workers {
+			conns += w.Conns()
+		}
+		if !k.over(sample[0].Value.Uint64(), sample[1].Value.Uint64(), conns) {
 			continue
 		}
 		for _, w := range p.workers {

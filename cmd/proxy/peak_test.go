@@ -22,10 +22,35 @@ func TestMemoryIsGivenBackOnceAfterAPeak(t *testing.T) {
 		got := 0
 		for i, n := range c.steps {
 			sum += n
-			if p.over(sum, c.live) {
+			if p.over(sum, c.live, 0) {
 				if got != 0 {
 					t.Errorf("%s: given back twice", c.rule)
 				}
+				got = i + 1
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: given back at look %d, want %d", c.rule, got, c.want)
+		}
+	}
+}
+
+func TestMemoryIsGivenBackWhenManyConnectionsLeft(t *testing.T) {
+	const crowd = 10000
+	for _, c := range []struct {
+		rule  string
+		conns []int // at each look
+		want  int
+	}{
+		{"a crowd that was quiet for long leaves", []int{crowd, crowd, crowd, 0, 0, 0, 0}, 6},
+		{"it leaves by and by", []int{crowd, crowd, crowd / 2, 0, 0, 0, 0}, 6},
+		{"a few come and go", []int{crowd, crowd, crowd - 60, crowd, crowd, crowd}, 0},
+		{"few of many leave", []int{crowd, crowd, crowd, crowd - 300, crowd - 300, crowd - 300}, 0},
+	} {
+		var p peak
+		got := 0
+		for i, n := range c.conns {
+			if p.over(0, 0, n) {
 				got = i + 1
 			}
 		}

@@ -163,7 +163,7 @@ const defaultLinger = 1000
 // listening one, see OpenListener.
 func (w *Worker) Adopt(fd int, h Handler) *Conn {
 	c := &Conn{w: w, h: h, fd: int32(fd), linger: defaultLinger}
-	w.conns++
+	w.conns.Add(1)
 	if err := w.register(fd, entry{conn: c}, connEvents); err != nil {
 		c.fail(err)
 	}
@@ -564,7 +564,7 @@ func (c *Conn) release() {
 	w.fds[c.fd] = entry{}
 	sysClose(int(c.fd))
 	w.calls.Others++
-	w.conns--
+	w.conns.Add(-1)
 	c.flags |= dead
 	c.dropCarry()
 	c.dropOut()

@@ -51,7 +51,7 @@ func (w *Worker) Dial(addr netip.AddrPort, pipe string, o DialOptions, h Handler
 		sysClose(fd)
 		return c.failDial(err)
 	}
-	w.conns++
+	w.conns.Add(1)
 	if o.Timeout > 0 {
 		c.deadline(o.Timeout, func() { c.fail(ErrConnectTimeout) })
 	}

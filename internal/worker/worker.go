@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -73,7 +74,7 @@ type Worker struct {
 	stage     string
 	turns     turns
 	share     share
-	conns     int
+	conns     atomic.Int64
 	accepts   AcceptCounters
 	ends      []func()
 	calls     Calls
@@ -133,8 +134,9 @@ func (w *Worker) Now() int64 { return w.now }
 // Wall is the wall clock of this turn.
 func (w *Worker) Wall() time.Time { return w.wall }
 
-// Conns is the number of open connections, accepted and dialed.
-func (w *Worker) Conns() int { return w.conns }
+// Conns is the number of open connections, accepted and dialed. It may be called
+// from any goroutine.
+func (w *Worker) Conns() int { return int(w.conns.Load()) }
 
 // Stage names what runs now; a stall's log line carries the last name given.
 func (w *Worker) Stage(name string) { w.stage = name }
