@@ -68,9 +68,26 @@ func (p *plane) giveBack(ctx context.Context) error {
 		if !k.over(sample[0].Value.Uint64(), sample[1].Value.Uint64(), conns) {
 			continue
 		}
-		for _, w := range p.workers {
-			w.Post(w.Trim)
+		if err := p.trimWorkers(ctx); err != nil {
+			return err
 		}
 		debug.FreeOSMemory()
 	}
+}
+
+// trimWorkers has the workers let go of what they keep, and waits for that: what
+// the collector still finds in use stays for minutes.
+func (p *plane) trimWorkers(ctx context.Context) error {
+	done := make(chan struct{}, len(p.workers))
+	for _, w := range p.workers {
+		w.Post(func() { w.Trim(); done <- struct{}{} })
+	}
+	for range p.workers {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-done:
+		}
+	}
+	return nil
 }
