@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -45,11 +44,7 @@ func newPath(t *testing.T) *path {
 	p.guard.Fire = func() { p.ticks++; w.Start(&p.guard, time.Second) }
 	p.guard.Fire()
 	t.Cleanup(func() {
-		over, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := w.Run(over); err != nil { // closes what the worker has
-			t.Error(err)
-		}
+		w.Close()
 		for _, fd := range []int{p.listen, p.client, p.origin} {
 			unix.Close(fd)
 		}

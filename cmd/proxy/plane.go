@@ -32,6 +32,7 @@ type plane struct {
 	log        *slog.Logger
 	base       time.Time // of the workers' clocks
 	workers    []*worker.Worker
+	threads    chan int         // ids of the workers' threads, as they begin
 	sets       []*telemetry.Set // by worker
 	metrics    *telemetry.Registry
 	files      *telemetry.Files
@@ -61,10 +62,11 @@ type planeOptions struct {
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
-	p := &plane{log: log, base: time.Now(), metrics: &telemetry.Registry{Tags: o.tags}, handshakes: tlsconn.NewPool()}
+	p := &plane{log: log, base: time.Now(), threads: make(chan int, o.workers), metrics: &telemetry.Registry{Tags: o.tags}, handshakes: tlsconn.NewPool()}
 	runtime.GOMAXPROCS(processors(o.workers))
 	for i := range o.workers {
-		w, err := worker.New(worker.Options{Index: i, Base: p.base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond})
+		w, err := worker.New(worker.Options{Index: i, Base: p.base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond,
+			Thread: func(id int) { p.threads <- id }})
 		if err != nil {
 			return nil, fmt.Errorf("making worker %d: %w", i, err)
 		}
@@ -136,17 +138,39 @@ func (p *plane) reserve(context.Context) error {
 	return nil
 }
 
+// behind is the nice value of all threads but the workers': one of them gets a
+// tenth of what a worker gets where both want a processor.
+const behind = 10
+
+// standBack puts the control path and the collector behind the workers.
+func (p *plane) standBack(ctx context.Context) error {
+	var ids []int
+	for range p.workers {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case id := <-p.threads:
+			ids = append(ids, id)
+		}
+	}
+	if err := worker.StandBack(ids, behind); err != nil {
+		p.log.Warn("threads", "error", err)
+	}
+	return nil
+}
+
 // Run runs workers and their helpers until ctx ends. When it returns nothing of
 // the plane runs any more.
 func (p *plane) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	errs := make(chan error, len(p.workers)+4)
+	errs := make(chan error, len(p.workers)+5)
 	start := func(f func(context.Context) error) {
 		wg.Go(func() { errs <- f(ctx) })
 	}
 	for _, w := range p.workers {
 		start(w.Run)
 	}
+	start(p.standBack)
 	start(p.clusters.Run)
 	start(p.files.Run)
 	start(p.giveBack)

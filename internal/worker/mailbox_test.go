@@ -11,7 +11,7 @@ func TestManyCallsAreSpreadOverTurnsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	var ran []int
 	call := func(i int) func() {
 		return func() {

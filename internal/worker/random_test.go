@@ -384,7 +384,7 @@ func TestAnyOrderOfOperationsKeepsEveryByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	for seed := range uint64(150) {
 		walk(t, w, seed)
 	}
@@ -400,7 +400,7 @@ func TestCloseWhileConnectingKeepsItsTimeLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	fd, err := OpenListener(netip.MustParseAddrPort("127.0.0.1:0"), "", SocketOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -439,7 +439,7 @@ func TestCloseNotifiesUnlessOutputIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer w.closeAll()
+		defer w.Close()
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func TestTimersOfOneMomentAreSpreadOverTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	fired := 0
 	timers := make([]Timer, 100)
 	for i := range timers {
@@ -63,7 +63,7 @@ func TestManyReadySocketsAreSpreadOverTurnsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	var served []int
 	for i := range 100 {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
@@ -97,7 +97,7 @@ func TestManyConnectionsThatEndAreSpreadOverTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	closed := 0
 	for range 100 {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
@@ -121,7 +121,7 @@ func TestAcceptingLeavesTimeForOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	fd, err := OpenListener(netip.MustParseAddrPort("127.0.0.1:0"), "", SocketOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestWaitingIsNoProcessorTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	w.Post(func() { time.Sleep(20 * time.Millisecond) })
 	w.turn(0)
 	if s := w.Turns(); s.Stalls != 1 || s.Longest < 20*time.Millisecond || s.Busiest > 10*time.Millisecond {

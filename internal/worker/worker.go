@@ -43,6 +43,8 @@ type Options struct {
 	Base time.Time
 	// StallLimit logs turns longer than that, with the last Stage; 0 is off.
 	StallLimit time.Duration
+	// Thread is told the id of the thread that Run keeps, before anything else; may be nil.
+	Thread func(id int)
 }
 
 // Worker is one event loop. See the package comment for what may be called from where.
@@ -156,20 +158,16 @@ func (w *Worker) Take(n int) []byte { return w.buffers.take(n) }
 // Give returns a buffer of Take to the pool. It must not be used afterwards.
 func (w *Worker) Give(b []byte) { w.buffers.give(b) }
 
-// AtEnd has f called on the worker's goroutine when Run ends, after its sockets are closed.
+// AtEnd has f called on the worker's goroutine when it is closed, after its sockets are.
 func (w *Worker) AtEnd(f func()) { w.ends = append(w.ends, f) }
 
 // Run is the loop. It returns when ctx ends, after closing every socket of the
 // worker; handlers are not told. Run may be called once.
 func (w *Worker) Run(ctx context.Context) error {
+	defer w.keepThread()()
 	stop := context.AfterFunc(ctx, func() { w.Post(func() {}) })
 	defer stop()
-	defer func() {
-		w.closeAll()
-		for _, f := range w.ends {
-			f()
-		}
-	}()
+	defer w.Close()
 	for ctx.Err() == nil {
 		if err := w.Step(); err != nil {
 			return err
@@ -309,7 +307,9 @@ func (w *Worker) register(fd int, e entry, events uint32) error {
 	return nil
 }
 
-func (w *Worker) closeAll() {
+// Close is the end of Run, and of a worker that is driven by Step: it closes every
+// socket of the worker; handlers are not told.
+func (w *Worker) Close() {
 	for fd := range w.fds {
 		if e := &w.fds[fd]; e.conn != nil || e.accepts {
 			*e = entry{}
@@ -320,6 +320,9 @@ func (w *Worker) closeAll() {
 	w.mail.close()
 	unix.Close(w.ep)
 	unix.Close(w.efd)
+	for _, f := range w.ends {
+		f()
+	}
 }
 
 // ErrConnectTimeout is given to OnConnect when DialOptions.Timeout ran out.

@@ -611,7 +611,7 @@ func TestOutputThatIsNotTakenIsCutWithReset(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer w.closeAll()
+		defer w.Close()
 		fd, err := OpenListener(netip.MustParseAddrPort("127.0.0.1:0"), "", SocketOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -670,7 +670,7 @@ func TestStepsAndCallsAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	end := &tally{}
 	if end.there, _, err = w.Pair(end, end); err != nil {
 		t.Fatal(err)
