@@ -14,6 +14,9 @@ import (
 )
 
 func main() {
+	if os.Getenv("GOGC") == "" {
+		headStart()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	h := host{lookup: os.LookupEnv, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, args: os.Args[1:]}

@@ -46,7 +46,9 @@ func (p *peak) over(allocated, live uint64, conns int) bool {
 	return true
 }
 
-// giveBack returns memory to the system after peaks, until ctx ends.
+// giveBack returns memory to the system after peaks, until ctx ends. What the
+// start needed goes back at the first look after it, out of the way of the first
+// requests.
 func (p *plane) giveBack(ctx context.Context) error {
 	paceCollector(ctx)
 	t := time.NewTicker(peakLook)
@@ -61,6 +63,12 @@ func (p *plane) giveBack(ctx context.Context) error {
 		case <-t.C:
 		}
 		metrics.Read(sample)
+		if p.untrimmed.Swap(false) {
+			if err := trim(); err != nil {
+				p.log.Debug("memory", "error", err)
+			}
+			k.settled = sample[0].Value.Uint64()
+		}
 		conns := 0
 		for _, w := range p.workers {
 			conns += w.Conns()

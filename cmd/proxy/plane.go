@@ -42,6 +42,7 @@ type plane struct {
 	listeners  *listener.Listeners
 	snapshot   atomic.Pointer[config.Snapshot] // in force
 	whole      *config.Snapshot                // its complete part, when that is in force; of Apply
+	untrimmed  atomic.Bool                     // the start is over and its memory not yet given back
 	reports    *reporting
 	admin      atomic.Pointer[admin.Admin]
 	env        func(name string) string // answers %ENVIRONMENT(X)% of logs

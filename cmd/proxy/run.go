@@ -151,9 +151,7 @@ func (p *process) changed(f xdsclient.Facts) {
 	case "LIVE":
 		if admin.State(p.state.Swap(int32(admin.Live))) != admin.Live {
 			p.log.Info("the configuration is in force", "after", time.Since(p.began).Round(time.Millisecond).String())
-			if err := trim(); err != nil {
-				p.log.Debug("memory", "error", err)
-			}
+			p.plane.untrimmed.Store(true)
 		}
 	case "INITIALIZING":
 		p.setState(admin.Initializing)
