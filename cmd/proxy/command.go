@@ -21,6 +21,7 @@ type host struct {
 	environ        []string
 	stdout, stderr io.Writer
 	args           []string
+	started        func() // told when a start is over, unless nil
 }
 
 // redirectCommand is istio-iptables, which the init container of one image runs.

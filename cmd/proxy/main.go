@@ -14,12 +14,12 @@ import (
 )
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		headStart()
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	h := host{lookup: os.LookupEnv, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, args: os.Args[1:]}
+	if os.Getenv("GOGC") == "" {
+		h.started = beginHeadStart().end
+	}
 	root := rootCommand(h)
 	root.SetArgs(os.Args[1:])
 	if err := root.ExecuteContext(ctx); err != nil {

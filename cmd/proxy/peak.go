@@ -64,6 +64,9 @@ func (p *plane) giveBack(ctx context.Context) error {
 		}
 		metrics.Read(sample)
 		if p.untrimmed.Swap(false) {
+			if p.started != nil {
+				p.started()
+			}
 			if err := trim(); err != nil {
 				p.log.Debug("memory", "error", err)
 			}

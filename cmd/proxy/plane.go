@@ -43,6 +43,7 @@ type plane struct {
 	snapshot   atomic.Pointer[config.Snapshot] // in force
 	whole      *config.Snapshot                // its complete part, when that is in force; of Apply
 	untrimmed  atomic.Bool                     // the start is over and its memory not yet given back
+	started    func()                          // told then
 	reports    *reporting
 	admin      atomic.Pointer[admin.Admin]
 	env        func(name string) string // answers %ENVIRONMENT(X)% of logs
@@ -63,7 +64,7 @@ type planeOptions struct {
 }
 
 func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
-	p := &plane{log: log, base: time.Now(), threads: make(chan int, o.workers), metrics: &telemetry.Registry{Tags: o.tags}, handshakes: tlsconn.NewPool()}
+	p := &plane{log: log, base: time.Now(), started: h.started, threads: make(chan int, o.workers), metrics: &telemetry.Registry{Tags: o.tags}, handshakes: tlsconn.NewPool()}
 	runtime.GOMAXPROCS(processors(o.workers))
 	for i := range o.workers {
 		w, err := worker.New(worker.Options{Index: i, Base: p.base, VisibleWait: o.visibleWait, Log: log, StallLimit: 5 * time.Millisecond,

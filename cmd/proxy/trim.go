@@ -4,22 +4,12 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// headStart lets the heap grow to 32 MB before it is collected for the first time.
-// What a start makes stays, so that collections on the way, from 4 MB on, find
-// little: with a thousand clusters they take a fifth of its time. The first
-// collection brings the usual pace, at the latest that of trim.
-func headStart() {
-	usual := debug.SetGCPercent(800)
-	runtime.AddCleanup(&struct{ byte }{}, func(usual int) { debug.SetGCPercent(usual) }, usual)
-}
 
 // trim gives back what only the start needed. Registering some two hundred
 // protobuf packages runs and reads nearly all of the binary once, and the kernel
