@@ -46,9 +46,12 @@ func (c *Client) answer(a *answer) {
 		}
 	}
 	ready := c.facts.Clusters
-	if c.endpointsOnly != nil {
+	switch {
+	case c.endpointsOnly != nil:
 		c.relinkEndpoints(c.endpointsOnly)
-	} else {
+	case kd == rds:
+		c.relinkRoutes()
+	default:
 		c.relink()
 	}
 	c.flush()

@@ -381,7 +381,21 @@ func (c *Client) relinkEndpoints(assignments map[string]bool) {
 	for a := range assignments {
 		clusters = append(clusters, c.usersOf(a)...)
 	}
-	next := link.Endpoints(c.snapshot, &c.accepted, clusters)
+	c.advance(link.Endpoints(c.snapshot, &c.accepted, clusters))
+}
+
+// relinkRoutes is relink for a push of route tables, which name no new resource
+// either. Listeners that wait for one need the whole.
+func (c *Client) relinkRoutes() {
+	if len(c.waiting) > 0 || c.snapshot == nil || !c.facts.Live || c.newRefs {
+		c.relink()
+		return
+	}
+	c.advance(link.Routes(c.snapshot, &c.accepted))
+}
+
+// advance makes next the snapshot in force, when it is another.
+func (c *Client) advance(next *config.Snapshot) {
 	if next != c.snapshot {
 		c.snapshot, c.applied = next, next
 		c.opts.Apply(next)

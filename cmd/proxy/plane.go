@@ -191,18 +191,18 @@ func (p *plane) Run(ctx context.Context) error {
 
 // Apply makes s what the plane obeys: clusters first, so that no request names
 // one that isn't there yet, then routes and listeners. The error names what
-// could not be bound; everything else is in force. A change of endpoints alone
-// ends with the clusters. Apply is called by one goroutine.
+// could not be bound; everything else is in force. A change of endpoints
+// and routes alone ends with them. Apply is called by one goroutine.
 func (p *plane) Apply(ctx context.Context, s *config.Snapshot) error {
 	p.snapshot.Store(s)
 	if err := p.clusters.Apply(ctx, s); err != nil {
 		return fmt.Errorf("applying clusters: %w", err)
 	}
+	p.http.Apply(s.Routes)
 	if s.Base != nil && s.Base == p.whole {
 		return nil
 	}
 	p.whole = nil
-	p.http.Apply(s.Routes)
 	if err := p.http.Rediscover(s.Listeners); err != nil {
 		p.log.Error("discovered filters", "error", err)
 	}

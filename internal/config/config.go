@@ -26,9 +26,10 @@ type Meta struct {
 // Snapshot is everything the data plane obeys at one moment. It is swapped
 // whole; maps and slices in it are never changed after publication.
 type Snapshot struct {
-	// Base is set when only endpoints set this snapshot apart from a complete one:
-	// Clusters then holds those whose endpoints changed, all else is as in Base.
-	// So a change of one cluster costs no copy of ten thousand.
+	// Base is set when only endpoints and route tables set this snapshot apart from
+	// a complete one: Clusters then holds those whose endpoints changed. All else
+	// is complete here too, and but for Routes as in Base. So a change of one
+	// cluster or table costs no copy of ten thousand clusters.
 	Base      *Snapshot
 	Listeners []*Listener
 	Clusters  map[string]*Cluster

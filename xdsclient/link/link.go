@@ -115,7 +115,7 @@ func Endpoints(previous *config.Snapshot, a *Accepted, clusters []string) *confi
 	if previous.Base != nil {
 		addMissing(changed, previous.Clusters)
 	}
-	next := *whole
+	next := *previous
 	next.Base, next.Clusters = whole, changed
 	if len(changed) > laidOver(len(whole.Clusters)) {
 		next.Base, next.Clusters = nil, maps.Clone(whole.Clusters)

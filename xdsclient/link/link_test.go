@@ -188,3 +188,33 @@ func TestEndpointsLieOverTheCompleteSnapshotUntilTheyAreMany(t *testing.T) {
 		t.Error("nothing changed, yet a new snapshot")
 	}
 }
+
+func TestRoutesLieOverTheCompleteSnapshot(t *testing.T) {
+	a := accepted()
+	c := cluster("c", 1)
+	a.Clusters["c"], a.Loads["c"], a.Settled[settled(c)] = c, load("c", 1), true
+	table := func(hash uint64) *config.RouteConfiguration {
+		return &config.RouteConfiguration{Meta: config.Meta{Name: "r", Hash: hash}}
+	}
+	a.Routes["r"], a.Routes["other"] = table(1), &config.RouteConfiguration{Meta: config.Meta{Name: "other", Hash: 1}}
+	whole, _ := link.Next(nil, a)
+	before := a.Routes["r"]
+	a.Routes["r"] = table(1)
+	if s := link.Routes(whole, a); s != whole {
+		t.Error("the same bytes made a new snapshot")
+	}
+	a.Routes["r"] = table(2)
+	s := link.Routes(whole, a)
+	if s.Base != whole || s.Routes["r"] != a.Routes["r"] || s.Routes["other"] != a.Routes["other"] || whole.Routes["r"] != before || s.Cluster("c") != whole.Cluster("c") {
+		t.Errorf("routes over the complete snapshot: %+v", s)
+	}
+	a.Loads["c"] = load("c", 2)
+	after := link.Endpoints(s, a, []string{"c"})
+	if after.Base != whole || after.Routes["r"] != a.Routes["r"] || after.Cluster("c").Load != a.Loads["c"] {
+		t.Errorf("endpoints over those: %+v", after)
+	}
+	a.Routes["r"] = table(3)
+	if s := link.Routes(after, a); s.Base != whole || s.Routes["r"] != a.Routes["r"] || s.Cluster("c") != after.Cluster("c") {
+		t.Errorf("routes over those: %+v", s)
+	}
+}
