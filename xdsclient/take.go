@@ -114,7 +114,7 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 		d.name = r.name
 		return d, f.err
 	}
-	value, name, err := c.opts.Translate.Resource(k.kind.url(), r.body.Value)
+	value, name, err := c.translate(k.kind, r.body.Value)
 	if name != "" {
 		d.name = name
 	}
@@ -133,6 +133,13 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 		d.value = value
 	}
 	return d, nil
+}
+
+func (c *Client) translate(k kind, b []byte) (value any, name string, err error) {
+	if k == rds {
+		return c.opts.Translate.Routes(b, func(name string) *config.RouteConfiguration { return c.accepted.Routes[name] })
+	}
+	return c.opts.Translate.Resource(k.url(), b)
 }
 
 // accept puts one good resource in force. Names nobody asked for are left out,

@@ -23,6 +23,8 @@ type RouteConfiguration struct {
 
 // VirtualHost is a set of domains and their routes. Domains are lower-case.
 type VirtualHost struct {
+	// Hash identifies what it was made of, to whoever made it; 0: it isn't known.
+	Hash                   uint64
 	Name                   string
 	Domains                []string
 	Routes                 []*Route

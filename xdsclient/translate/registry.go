@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"hash/maphash"
 	"os"
 
 	"sluice/internal/config"
@@ -38,12 +39,14 @@ type Registry struct {
 	AllowUnknown bool
 
 	alike *alike
+	seed  maphash.Seed // of VirtualHost.Hash
 }
 
 // Default gives the registry of everything the proxy can do.
 func Default() *Registry {
 	return &Registry{
 		alike: &alike{},
+		seed:  maphash.MakeSeed(),
 		NetworkFilters: map[string]func(scope, typed) config.NetworkFilter{
 			"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy":                            tcpProxy,
 			"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": connectionManager,

@@ -17,6 +17,12 @@ const maxDirectBody = 4096
 // routes converts a route table; inline ones validate their clusters unless
 // they say otherwise, discovered ones don't.
 func (s scope) routes(m *route.RouteConfiguration, inline bool) *config.RouteConfiguration {
+	return s.routesBeside(m, inline, make([]*config.VirtualHost, len(m.GetVirtualHosts())))
+}
+
+// routesBeside is routes with the virtual hosts of m in the places of hosts that
+// are still empty.
+func (s scope) routesBeside(m *route.RouteConfiguration, inline bool, hosts []*config.VirtualHost) *config.RouteConfiguration {
 	s.unsupported(m.GetVhds() != nil, "vhds", "virtual host discovery")
 	s.unsupported(m.GetVhostHeader() != "", "vhost_header", "virtual hosts by header")
 	s.unsupported(len(m.GetClusterSpecifierPlugins()) > 0, "cluster_specifier_plugins", "cluster specifier plugins")
@@ -33,15 +39,37 @@ func (s scope) routes(m *route.RouteConfiguration, inline bool) *config.RouteCon
 		RequestHeaders:       s.mutations("request_headers_to_add", "request_headers_to_remove", m.GetRequestHeadersToAdd(), m.GetRequestHeadersToRemove()),
 		ResponseHeaders:      s.mutations("response_headers_to_add", "response_headers_to_remove", m.GetResponseHeadersToAdd(), m.GetResponseHeadersToRemove()),
 	}
-	domains := map[string]bool{}
-	for i, v := range m.GetVirtualHosts() {
-		at := s.index("virtual_hosts", i)
-		out.VirtualHosts = append(out.VirtualHosts, at.virtualHost(v, domains, out.MaxDirectBody))
+	domains, fresh := map[string]bool{}, m.GetVirtualHosts()
+	for i, h := range hosts {
+		if h == nil {
+			h, fresh = s.index("virtual_hosts", i).virtualHost(fresh[0], out.MaxDirectBody), fresh[1:]
+		}
+		s.domains(i, h, domains)
+		out.VirtualHosts = append(out.VirtualHosts, h)
 	}
 	return out
 }
 
-func (s scope) virtualHost(m *route.VirtualHost, domains map[string]bool, maxBody int) *config.VirtualHost {
+// domains checks that no domain of a virtual host is taken already.
+func (s scope) domains(host int, h *config.VirtualHost, taken map[string]bool) {
+	for i, d := range h.Domains {
+		// A name with more asterisks Envoy takes literally, so it never matches.
+		if taken[d] {
+			s.index("virtual_hosts", host).index("domains", i).badDomain(d)
+		}
+		taken[d] = true
+	}
+}
+
+func (s scope) badDomain(d string) {
+	if d == "*" {
+		s.bad("only a single wildcard domain is permitted")
+		return
+	}
+	s.bad("only unique values for domains are permitted. Duplicate entry of domain %s", d)
+}
+
+func (s scope) virtualHost(m *route.VirtualHost, maxBody int) *config.VirtualHost {
 	s.unsupported(m.GetMatcher() != nil, "matcher", "routes by the matcher API")
 	s.unsupported(m.GetRetryPolicyTypedConfig() != nil, "retry_policy_typed_config", "use retry_policy")
 	s.unsupported(m.GetCors() != nil, "cors", "use typed_per_filter_config")
@@ -59,19 +87,8 @@ func (s scope) virtualHost(m *route.VirtualHost, domains map[string]bool, maxBod
 		RequestHeaders:         s.mutations("request_headers_to_add", "request_headers_to_remove", m.GetRequestHeadersToAdd(), m.GetRequestHeadersToRemove()),
 		ResponseHeaders:        s.mutations("response_headers_to_add", "response_headers_to_remove", m.GetResponseHeadersToAdd(), m.GetResponseHeadersToRemove()),
 	}
-	for i, d := range m.GetDomains() {
-		d = strings.ToLower(d)
-		at := s.index("domains", i)
-		switch {
-		case domains[d] && d == "*":
-			at.bad("only a single wildcard domain is permitted")
-		case domains[d]:
-			at.bad("only unique values for domains are permitted. Duplicate entry of domain %s", d)
-		case strings.Count(d, "*") > 1 || strings.Contains(strings.Trim(d, "*"), "*"):
-			// Envoy takes such a name literally, so it never matches.
-		}
-		domains[d] = true
-		out.Domains = append(out.Domains, d)
+	for _, d := range m.GetDomains() {
+		out.Domains = append(out.Domains, strings.ToLower(d))
 	}
 	for i, c := range m.GetVirtualClusters() {
 		out.VirtualClusters = append(out.VirtualClusters, config.VirtualCluster{
