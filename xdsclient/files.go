@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -26,8 +27,8 @@ const fileEvery = 250 * time.Millisecond
 // watchSecrets starts a watch for each file or server that a secret comes from,
 // but ADS.
 func (c *Client) watchSecrets(ctx context.Context) {
-	visit := func(refs []config.SecretRef) {
-		for _, r := range refs {
+	visit := func(refs iter.Seq[*config.SecretRef]) {
+		for r := range refs {
 			if r.Source == config.SecretFile && !slices.Contains(c.named[r.Path], r.Name) {
 				c.named[r.Path] = append(c.named[r.Path], r.Name)
 				c.counted(r.Name)
@@ -45,7 +46,7 @@ func (c *Client) watchSecrets(ctx context.Context) {
 				case c.opts.Secrets == nil:
 					c.files[r.Name] = true
 					c.counted(r.Name)
-					c.wg.Go(func() { c.watchServer(ctx, r) })
+					c.wg.Go(func() { c.watchServer(ctx, *r) })
 				}
 			}
 		}

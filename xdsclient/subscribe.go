@@ -1,6 +1,7 @@
 package xdsclient
 
 import (
+	"iter"
 	"slices"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -231,8 +232,8 @@ func (c *Client) extensionNames() []string {
 // asked for.
 func (c *Client) secretNames(listeners bool) map[string]bool {
 	out := map[string]bool{}
-	add := func(refs []config.SecretRef) {
-		for _, r := range refs {
+	add := func(refs iter.Seq[*config.SecretRef]) {
+		for r := range refs {
 			if r.Source == config.SecretADS {
 				out[r.Name] = true
 			}

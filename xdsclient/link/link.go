@@ -6,6 +6,7 @@
 package link
 
 import (
+	"iter"
 	"maps"
 	"time"
 
@@ -194,7 +195,7 @@ func (l *linker) clusterWaits(c *config.Cluster) []Waiting {
 			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: p, Timeout: c.EDSTimeout})
 		}
 	}
-	for _, r := range ClusterSecrets(c) {
+	for r := range ClusterSecrets(c) {
 		if l.missingSecret(r) {
 			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: Part{Kind: KindSecrets, Name: r.Name}, Timeout: r.Wait})
 		}
@@ -202,48 +203,46 @@ func (l *linker) clusterWaits(c *config.Cluster) []Waiting {
 	return out
 }
 
-func (l *linker) missingSecret(r config.SecretRef) bool {
+func (l *linker) missingSecret(r *config.SecretRef) bool {
 	return l.next.Secrets[r.Name] == nil && !l.accepted.Settled[Part{Kind: KindSecrets, Name: r.Name}]
 }
 
 // ClusterSecrets gives the named secrets of a cluster.
-func ClusterSecrets(c *config.Cluster) []config.SecretRef {
-	var out []config.SecretRef
-	if c.TLS != nil {
-		out = named(out, &c.TLS.TLSParams)
-	}
-	for i := range c.SocketMatches {
-		if t := c.SocketMatches[i].TLS; t != nil {
-			out = named(out, &t.TLSParams)
+func ClusterSecrets(c *config.Cluster) iter.Seq[*config.SecretRef] {
+	return func(yield func(*config.SecretRef) bool) {
+		if c.TLS != nil && !named(&c.TLS.TLSParams, yield) {
+			return
+		}
+		for i := range c.SocketMatches {
+			if t := c.SocketMatches[i].TLS; t != nil && !named(&t.TLSParams, yield) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // ListenerSecrets gives the named secrets of a listener.
-func ListenerSecrets(x *config.Listener) []config.SecretRef {
-	var out []config.SecretRef
-	for _, c := range chains(x) {
-		if c.TLS != nil {
-			out = named(out, &c.TLS.TLSParams)
+func ListenerSecrets(x *config.Listener) iter.Seq[*config.SecretRef] {
+	return func(yield func(*config.SecretRef) bool) {
+		for _, c := range chains(x) {
+			if c.TLS != nil && !named(&c.TLS.TLSParams, yield) {
+				return
+			}
 		}
 	}
-	return out
 }
 
-func named(out []config.SecretRef, p *config.TLSParams) []config.SecretRef {
-	for _, r := range p.Certificates {
-		if r.Inline == nil && r.Name != "" {
-			out = append(out, r)
+// named yields the named secrets of p until it is told to stop.
+func named(p *config.TLSParams, yield func(*config.SecretRef) bool) bool {
+	for i := range p.Certificates {
+		if r := &p.Certificates[i]; r.Inline == nil && r.Name != "" && !yield(r) {
+			return false
 		}
 	}
-	if p.Validation != nil && p.Validation.Ref.Name != "" {
-		out = append(out, p.Validation.Ref)
+	if p.Validation != nil && p.Validation.Ref.Name != "" && !yield(&p.Validation.Ref) {
+		return false
 	}
-	if p.Tickets.Inline == nil && p.Tickets.Name != "" {
-		out = append(out, p.Tickets)
-	}
-	return out
+	return p.Tickets.Inline != nil || p.Tickets.Name == "" || yield(&p.Tickets)
 }
 
 func chains(x *config.Listener) []*config.FilterChain {

@@ -55,7 +55,7 @@ func (l *linker) listenerWaits(x *config.Listener) []Waiting {
 			}
 		}
 	}
-	for _, r := range ListenerSecrets(x) {
+	for r := range ListenerSecrets(x) {
 		if l.next.Secrets[r.Name] == nil {
 			wait(Part{Kind: KindSecrets, Name: r.Name}, Waiting{Timeout: r.Wait})
 		}
