@@ -18,7 +18,7 @@ func main() {
 	defer stop()
 	h := host{lookup: os.LookupEnv, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr, args: os.Args[1:]}
 	if os.Getenv("GOGC") == "" {
-		h.started = beginHeadStart().end
+		h.started = paceCollector().settle
 	}
 	root := rootCommand(h)
 	root.SetArgs(os.Args[1:])

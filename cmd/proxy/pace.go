@@ -1,59 +1,72 @@
 package main
 
 import (
-	"context"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 )
 
-// The collector runs each time the heap has doubled, which for a heap of 4 MB
-// under a few thousand handshakes a second is thirty times a second, and a sixth
-// of the CPU. So at least gcRoom is allocated between two collections; a heap that
-// is larger than that doubles as ever. What a quiet proxy has of it goes back, see giveBack.
+// The collector runs each time the heap has doubled, for a small one from 4 MB
+// on. What a start makes stays, so that those on the way find little: with a
+// thousand clusters they take a fifth of its time. Later a few thousand
+// handshakes a second would have it run thirty times a second, for a sixth of the
+// CPU. So this much is allocated between two collections at least; a heap that is
+// larger doubles as ever. What a quiet proxy has of it goes back, see giveBack.
 const (
+	startRoom = 44 << 20
 	gcRoom    = 16 << 20
 	gcDefault = 100 // percent
-	gcMost    = 400
 )
 
-// paceCollector sets the collector's pace anew after each collection, until ctx
-// ends. A pace that GOGC sets stays.
-func paceCollector(ctx context.Context) {
-	if n := debug.SetGCPercent(gcDefault); n != gcDefault {
-		debug.SetGCPercent(n)
-		return
-	}
-	k := &pacer{ctx: ctx, sample: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+// pacer sets the collector's pace anew after each collection, so that a heap that
+// grows fast isn't let run away.
+type pacer struct {
+	started atomic.Bool
+	percent atomic.Int64
+}
+
+// paceCollector begins. It is told of collections by cleanups: the runtime has no other way.
+func paceCollector() *pacer {
+	k := &pacer{}
+	k.set(0)
+	k.next()
+	return k
+}
+
+// settle ends the start.
+func (k *pacer) settle() {
+	k.started.Store(true)
 	k.collected()
 }
 
-// pacer is told of each collection by a finalizer: the runtime has no other way.
-type pacer struct {
-	ctx     context.Context
-	sample  []metrics.Sample
-	percent int
+func (k *pacer) next() {
+	type mark [64]byte // alone in its slot: the allocator puts tiny ones together
+	runtime.AddCleanup(new(mark), func(k *pacer) { k.collected(); k.next() }, k)
 }
 
-type collection struct{ told *pacer }
-
 func (k *pacer) collected() {
-	if k.ctx.Err() != nil {
-		return
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	k.set(live[0].Value.Uint64())
+}
+
+func (k *pacer) set(live uint64) {
+	room := uint64(startRoom)
+	if k.started.Load() {
+		room = gcRoom
 	}
-	metrics.Read(k.sample)
-	if n := gcPercent(k.sample[0].Value.Uint64()); n != k.percent {
-		k.percent = n
-		debug.SetGCPercent(n)
+	if n := gcPercent(live, room); k.percent.Swap(n) != n {
+		debug.SetGCPercent(int(n))
 	}
-	runtime.SetFinalizer(&collection{k}, func(c *collection) { c.told.collected() })
 }
 
 // gcPercent is the growth at which to collect when live bytes are live, in steps
 // of a quarter: setting it stops the world for a moment.
-func gcPercent(live uint64) int {
-	n := gcMost
-	for n > gcDefault && live*uint64(n)/100 > gcRoom {
+func gcPercent(live, room uint64) int64 {
+	const least = 4 << 20 // the runtime takes a smaller heap for that
+	n := int64(room * gcDefault / least)
+	for n > gcDefault && live*uint64(n)/100 > room {
 		n -= n / 4
 	}
 	return max(n, gcDefault)

@@ -50,7 +50,6 @@ func (p *peak) over(allocated, live uint64, conns int) bool {
 // start needed goes back at the first look after it, out of the way of the first
 // requests.
 func (p *plane) giveBack(ctx context.Context) error {
-	paceCollector(ctx)
 	t := time.NewTicker(peakLook)
 	defer t.Stop()
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
