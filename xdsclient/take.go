@@ -3,7 +3,6 @@ package xdsclient
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 
 	"sluice/internal/config"
@@ -101,9 +100,7 @@ func (c *Client) decodeOne(k *kindState, r received, a *answer) (decoded, error)
 	if r.body.TypeUrl != k.kind.url() {
 		return d, &malformed{fmt.Errorf("type URL %s, want %s", r.body.TypeUrl, k.kind.url())}
 	}
-	h := fnv.New64a()
-	h.Write(r.body.Value)
-	d.hash = h.Sum64()
+	d.hash = translate.Hash(r.body.Value)
 	if d.name == "" {
 		d.name = k.named[d.hash]
 	}

@@ -45,7 +45,7 @@ type Registry struct {
 // Default gives the registry of everything the proxy can do.
 func Default() *Registry {
 	return &Registry{
-		alike: &alike{},
+		alike: newAlike(),
 		seed:  maphash.MakeSeed(),
 		NetworkFilters: map[string]func(scope, typed) config.NetworkFilter{
 			"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy":                            tcpProxy,

@@ -86,7 +86,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 			return nil, name
 		}
 		v := s.cluster(m)
-		v.Hash = hashBytes(b)
+		v.Hash = Hash(b)
 		return v, v.Name
 	case ListenerURL:
 		m := &listener.Listener{}
@@ -94,7 +94,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 			return nil, name
 		}
 		v := s.listener(m)
-		v.Hash = hashBytes(b)
+		v.Hash = Hash(b)
 		return v, v.Name
 	case RouteURL:
 		m := &route.RouteConfiguration{}
@@ -102,7 +102,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 			return nil, name
 		}
 		v := s.routes(m, false)
-		v.Hash = hashBytes(b)
+		v.Hash = Hash(b)
 		return v, v.Name
 	case SecretURL:
 		m := &tlsv3.Secret{}
@@ -110,7 +110,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 			return nil, name
 		}
 		v := s.secret(m)
-		v.Hash = hashBytes(b)
+		v.Hash = Hash(b)
 		return v, v.Name
 	case EndpointURL:
 		return s.endpointResource(b)
@@ -118,7 +118,7 @@ func (s scope) resource(typeURL string, b []byte) (any, string) {
 		return s.extensionResource(b)
 	case NameTableURL:
 		v := s.nameTable(b)
-		v.Hash = hashBytes(b)
+		v.Hash = Hash(b)
 		return v, ""
 	}
 	s.bad("unknown resource type %s", typeURL)
@@ -131,7 +131,7 @@ func (s scope) endpointResource(b []byte) (any, string) {
 		return nil, name
 	}
 	v := s.loadAssignment(m, false)
-	v.Hash = hashBytes(b)
+	v.Hash = Hash(b)
 	return v, v.Name
 }
 
@@ -140,7 +140,7 @@ func (s scope) extensionResource(b []byte) (any, string) {
 	if name, ok := parse(s, b, m, m.GetName); !ok {
 		return nil, name
 	}
-	v := &Extension{Meta: config.Meta{Name: m.GetName(), Hash: hashBytes(b)}}
+	v := &Extension{Meta: config.Meta{Name: m.GetName(), Hash: Hash(b)}}
 	t, ok := s.at("typed_config").unwrap(m.GetName(), m.GetTypedConfig())
 	if ok {
 		v.URL = t.name

@@ -54,7 +54,7 @@ func (r *Registry) amended(b []byte, before func(name string) *config.RouteConfi
 	if s.out.err() != nil || old != nil && old.MaxDirectBody != v.MaxDirectBody {
 		return nil
 	}
-	v.Hash = hashBytes(b)
+	v.Hash = Hash(b)
 	for i, h := range v.VirtualHosts {
 		if t.kept[i] == nil && !readsFiles(h) {
 			h.Hash = t.hashes[i]
