@@ -1,22 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"sluice/bench/load"
 	"sluice/bench/machine"
 )
 
@@ -225,95 +219,4 @@ func (c *cell) changeAll(server *adsServer, m mesh, to netip.AddrPort, pid int, 
 	kb, err := machine.PSS(pid)
 	values["pssafter"] = kb / 1000
 	return err
-}
-
-// probe asks one host about a thousand times a second on one connection.
-type probe struct {
-	conn net.Conn
-	done sync.WaitGroup
-	mu   sync.Mutex
-	last int   // length of the last answer
-	at   int64 // its time
-	max  int64 // longest wait since reset, ns
-	err  error
-}
-
-func (c *cell) startProbe(to netip.AddrPort, host string) (*probe, error) {
-	p := &probe{}
-	err := machine.Within(c.net.Client, func() (err error) {
-		p.conn, err = net.Dial("tcp", to.String())
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.done.Go(func() { p.run(strings.Replace(load.Request, "svc.test", host, 1)) })
-	return p, nil
-}
-
-func (p *probe) run(request string) {
-	r := bufio.NewReader(p.conn)
-	for {
-		from := machine.Monotonic()
-		length, err := askOn(p.conn, r, request)
-		now := machine.Monotonic()
-		p.mu.Lock()
-		p.last, p.at, p.err = length, now, err
-		p.max = max(p.max, now-from)
-		p.mu.Unlock()
-		if err != nil {
-			return
-		}
-		time.Sleep(time.Duration(max(0, int64(time.Millisecond)-(now-from))))
-	}
-}
-
-func askOn(w io.Writer, r *bufio.Reader, request string) (length int, err error) {
-	if _, err := io.WriteString(w, request); err != nil {
-		return 0, err
-	}
-	res, err := http.ReadResponse(r, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer res.Body.Close()
-	n, err := io.Copy(io.Discard, res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("answer %s", res.Status)
-	}
-	return int(n), err
-}
-
-// until waits for an answer of a length that came after from.
-func (p *probe) until(length int, from int64, limit time.Duration) (at int64, err error) {
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Microsecond) {
-		p.mu.Lock()
-		last, at, err := p.last, p.at, p.err
-		p.mu.Unlock()
-		if err != nil {
-			return 0, err
-		}
-		if last == length && at > from {
-			return at, nil
-		}
-	}
-	return 0, fmt.Errorf("not in effect after %s", limit)
-}
-
-func (p *probe) reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.max = 0
-}
-
-// longest is the longest wait in milliseconds.
-func (p *probe) longest() float64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return float64(p.max) / 1e6
-}
-
-func (p *probe) close() {
-	p.conn.Close()
-	p.done.Wait()
 }

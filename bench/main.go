@@ -46,6 +46,10 @@ func dispatch(ctx context.Context, args []string) error {
 		return tableCommand(*raw, os.Stdout)
 	case "enter":
 		return enterCommand(flags, args)
+	case "probe":
+		to, host := flags.String("to", "", "address"), flags.String("host", "", "name to ask for")
+		_ = flags.Parse(args)
+		return probeCommand(ctx, *to, *host, os.Stdout)
 	case "load":
 		spec := flags.String("spec", "", "the load as JSON")
 		_ = flags.Parse(args)
@@ -121,5 +125,5 @@ func serveCommand(ctx context.Context, name string, flags *flag.FlagSet, args []
 		}
 		return forward(ctx, l, next)
 	}
-	return fmt.Errorf("unknown subcommand %q: run, table, load, origin, mirror, forward, goproxy, enter", name)
+	return fmt.Errorf("unknown subcommand %q: run, table, load, probe, origin, mirror, forward, goproxy, enter", name)
 }
