@@ -2,6 +2,7 @@ package weather
 
 import (
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,7 @@ func slowWriters(start string) func(facts, func(), <-chan struct{}) error {
 		}
 		up()
 		var b [1024]byte
-		c.rounds(over, crowdRound/2, func(i, fd int) {
+		c.rounds(over, 2*time.Second, func(i, fd int) {
 			n, err := unix.Read(fd, b[:])
 			if err == unix.EAGAIN {
 				unix.Write(fd, []byte("y"))
