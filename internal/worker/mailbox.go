@@ -64,12 +64,13 @@ func (w *Worker) runMail() {
 	}
 }
 
-// take fetches what has come since all that was taken has run.
+// take fetches what has come since all that was taken has run. It doesn't wait
+// for the lock: who holds it may have lost its processor, and a worker that parks
+// is behind every handshake. The next turn comes at once.
 func (m *mailbox) take() bool {
-	if !m.waiting.Load() {
+	if !m.waiting.Load() || !m.mu.TryLock() {
 		return false
 	}
-	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls, m.taken, m.next = m.taken[:0], m.calls, 0
 	m.waiting.Store(false)

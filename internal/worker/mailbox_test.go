@@ -38,3 +38,21 @@ func TestManyCallsAreSpreadOverTurnsInOrder(t *testing.T) {
 		t.Errorf("%d turns ran %v", turns, ran)
 	}
 }
+
+func TestWorkerDoesntWaitForWhoPosts(t *testing.T) {
+	w, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.closeAll()
+	ran := 0
+	w.Post(func() { ran++ })
+	w.mail.mu.Lock()
+	if w.runMail(); ran != 0 || !w.busy() {
+		t.Errorf("ran %d calls, busy %v while the mailbox is held", ran, w.busy())
+	}
+	w.mail.mu.Unlock()
+	if w.runMail(); ran != 1 || w.busy() {
+		t.Errorf("ran %d calls, busy %v afterwards", ran, w.busy())
+	}
+}

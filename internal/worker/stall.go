@@ -20,7 +20,7 @@ const (
 type Turns struct {
 	Stalls  uint64        // turns that took longer than Options.StallLimit
 	Longest time.Duration // a turn took
-	Busiest time.Duration // a turn took of its thread's processor time, a millisecond more at most
+	Busiest time.Duration // a turn took of its thread's processor time: a millisecond more at most, and what else ran there
 }
 
 // turns is the detector. The worker writes and others may read the counters.

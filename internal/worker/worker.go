@@ -5,8 +5,8 @@
 //
 // Everything but Post is called on the worker's own goroutine only; a Conn never
 // changes its worker. A turn is: wait, read what is ready and hand it to the
-// handlers, mailbox, timers, deferred calls, flush, pieces of long work. Nothing here blocks, locks
-// (the mailbox apart) or, in steady state, allocates.
+// handlers, mailbox, timers, deferred calls, flush, pieces of long work. Nothing
+// here blocks, waits for a lock or, in steady state, allocates.
 package worker
 
 import (
