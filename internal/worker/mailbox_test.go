@@ -44,7 +44,7 @@ func TestWorkerDoesntWaitForWhoPosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.closeAll()
+	defer w.Close()
 	ran := 0
 	w.Post(func() { ran++ })
 	w.mail.mu.Lock()
