@@ -1,0 +1,90 @@
+//go:build linux
+
+package gcm
+
+import (
+	"bytes"
+	"crypto/cipher"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fenced is memory between two pages that fault.
+type fenced struct{ b []byte }
+
+func fence(t *testing.T, size int) fenced {
+	t.Helper()
+	page := os.Getpagesize()
+	size = (size + page - 1) / page * page
+	b, err := unix.Mmap(-1, 0, size+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	for _, guard := range [][]byte{b[:page], b[page+size:]} {
+		if err := unix.Mprotect(guard, unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fenced{b[page : page+size : page+size]}
+}
+
+// put places p right after the lower guard, or right before the upper one. What
+// is around it in the page is one pattern, so that a write is seen as well.
+func (f fenced) put(p []byte, high bool) []byte {
+	for i := range f.b {
+		f.b[i] = 0xa5
+	}
+	at := 0
+	if high {
+		at = len(f.b) - len(p)
+	}
+	copy(f.b[at:], p)
+	return f.b[at : at+len(p) : at+len(p)]
+}
+
+// untouched says whether nothing but the n bytes at one end changed.
+func (f fenced) untouched(n int, high bool) bool {
+	rest := f.b[n:]
+	if high {
+		rest = f.b[:len(f.b)-n]
+	}
+	return bytes.Count(rest, []byte{0xa5}) == len(rest)
+}
+
+// TestEndsOfMemory has every buffer end, or begin, where memory does.
+func TestEndsOfMemory(t *testing.T) {
+	r := rand.NewChaCha8([32]byte{5})
+	in, out, more, number := fence(t, 4096), fence(t, 4096), fence(t, 4096), fence(t, 4096)
+	lengths := []int{1023, 1024, 1025, 2047, 2048, 3000, 4079, 4080}
+	for n := range 300 {
+		lengths = append(lengths, n)
+	}
+	for _, size := range []int{16, 32} {
+		key := random(r, size)
+		std, err := newStandard(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each(t, key, func(t *testing.T, a cipher.AEAD) {
+			for _, n := range lengths {
+				for _, high := range []bool{false, true} {
+					plain := random(r, n)
+					aad, nonce := more.put(random(r, n%37), high), number.put(random(r, 12), high)
+					want := std.Seal(nil, nonce, plain, aad)
+					got := a.Seal(out.put(make([]byte, n+16), high)[:0], nonce, in.put(plain, high), aad)
+					if !bytes.Equal(got, want) || !out.untouched(n+16, high) || !in.untouched(n, high) {
+						t.Fatalf("seal %d bytes, upper end %v", n, high)
+					}
+					got, err := a.Open(out.put(make([]byte, n), high)[:0], nonce, in.put(want, high), aad)
+					if err != nil || !bytes.Equal(got, plain) || !out.untouched(n, high) || !in.untouched(n+16, high) {
+						t.Fatalf("open %d bytes, upper end %v: %v", n, high, err)
+					}
+				}
+			}
+		})
+	}
+}
