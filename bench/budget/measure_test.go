@@ -221,8 +221,12 @@ func (m *meter) report() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s%-24s %8.0f\n%-24s %8.0f\n", header, "machine/compute", m.price.compute, "machine/call", m.price.call)
 	for _, w := range m.rows {
-		f := m.got[w.name]
-		fmt.Fprintf(&s, "%-24s %8.0f %7.4g %7.4g %6.4g %6.4g %6.4g %6.4g\n", w.name, f.ns, f.allocs, f.bytes, f.waits, f.reads, f.writes, f.others)
+		s.WriteString(m.got[w.name].line(w.name))
 	}
 	return s.String()
+}
+
+// line is a row of the file.
+func (f *figures) line(name string) string {
+	return fmt.Sprintf("%-24s %8.0f %7.4g %7.4g %6.4g %6.4g %6.4g %6.4g\n", name, f.ns, f.allocs, f.bytes, f.waits, f.reads, f.writes, f.others)
 }

@@ -1,7 +1,6 @@
 package tlsconn
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -10,6 +9,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+
+	"sluice/internal/gcm"
 )
 
 // half is one direction of TLS 1.3 record protection (RFC 8446 section 5).
@@ -47,12 +48,8 @@ func (h *half) rekey(secret []byte) error {
 	if err != nil {
 		return err
 	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return fmt.Errorf("making cipher: %w", err)
-	}
-	if h.aead, err = cipher.NewGCM(block); err != nil {
-		return fmt.Errorf("making AEAD: %w", err)
+	if h.aead, err = gcm.New(key); err != nil {
+		return err
 	}
 	copy(h.iv[:], iv)
 	h.secret, h.seq = secret, 0
