@@ -2,7 +2,6 @@ package gcm
 
 import (
 	"bytes"
-	"crypto/cipher"
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
@@ -14,7 +13,7 @@ import (
 
 // each runs f with both implementations; on a processor without the wide one
 // with the standard one alone, which then is all that New gives.
-func each(t *testing.T, key []byte, f func(t *testing.T, a cipher.AEAD)) {
+func each(t *testing.T, key []byte, f func(t *testing.T, a AEAD)) {
 	t.Helper()
 	std, err := newStandard(key)
 	if err != nil {
@@ -27,7 +26,7 @@ func each(t *testing.T, key []byte, f func(t *testing.T, a cipher.AEAD)) {
 }
 
 // both makes one of each for a random key.
-func both(t testing.TB, r *rand.ChaCha8, size int) (std, w cipher.AEAD) {
+func both(t testing.TB, r *rand.ChaCha8, size int) (std, w AEAD) {
 	t.Helper()
 	key := random(r, size)
 	std, err := newStandard(key)
@@ -90,7 +89,7 @@ func TestKnownVectors(t *testing.T) {
 		{"15", key + key, nonce, plain + rest, "", c256 + "898015adb094dac5d93471bdec1a502270e3cc6c"},
 		{"16", key + key, nonce, plain, aad, c256 + "76fc6ece0f4e1768cddf8853bb2d551b"},
 	} {
-		each(t, fromHex(t, c.key), func(t *testing.T, a cipher.AEAD) {
+		each(t, fromHex(t, c.key), func(t *testing.T, a AEAD) {
 			n, p, d := fromHex(t, c.nonce), fromHex(t, c.plain), fromHex(t, c.aad)
 			sealed := a.Seal(nil, n, p, d)
 			if got := hex.EncodeToString(sealed); got != c.sealed {
@@ -111,7 +110,7 @@ func TestNewChooses(t *testing.T) {
 		switch {
 		case (err == nil) != (size == 16 || size == 24 || size == 32):
 			t.Errorf("key of %d bytes: %v", size, err)
-		case err == nil && fmt.Sprintf("%T", a) != "*gcm.wide" && fmt.Sprintf("%T", a) != "*gcm.GCM":
+		case err == nil && fmt.Sprintf("%T", a) != "*gcm.wide" && fmt.Sprintf("%T", a) != "*gcm.standard":
 			t.Errorf("key of %d bytes: %T", size, a)
 		case size == 24 && w != nil:
 			t.Errorf("key of 24 bytes: %T", w)
@@ -125,10 +124,11 @@ func TestNewChooses(t *testing.T) {
 
 func TestNothingAllocates(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{7})
-	each(t, random(r, 32), func(t *testing.T, a cipher.AEAD) {
+	each(t, random(r, 32), func(t *testing.T, a AEAD) {
 		buf, nonce, aad := make([]byte, 1041), make([]byte, 12), make([]byte, 5)
 		if n := testing.AllocsPerRun(100, func() {
 			a.Seal(buf[:0], nonce, buf[:1025], aad)
+			a.SealWith(buf[:0], nonce, buf[:1024], nonce[:1], aad)
 			if _, err := a.Open(buf[:0], nonce, buf, aad); err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func BenchmarkSealOpen(b *testing.B) {
 	for _, bits := range []int{128, 256} {
 		key := make([]byte, bits/8)
 		std, _ := newStandard(key)
-		list := []cipher.AEAD{std}
+		list := []AEAD{std}
 		if w := newWide(key); w != nil {
 			list = append(list, w)
 		}
@@ -156,7 +156,7 @@ func BenchmarkSealOpen(b *testing.B) {
 	}
 }
 
-func benchSeal(b *testing.B, a cipher.AEAD, size int) {
+func benchSeal(b *testing.B, a AEAD, size int) {
 	buf, nonce := aligned(5+size+16, 0), make([]byte, 12)
 	b.SetBytes(int64(size))
 	for b.Loop() {
@@ -164,7 +164,7 @@ func benchSeal(b *testing.B, a cipher.AEAD, size int) {
 	}
 }
 
-func benchOpen(b *testing.B, a cipher.AEAD, size int) {
+func benchOpen(b *testing.B, a AEAD, size int) {
 	dst, nonce, aad := aligned(size, 5), make([]byte, 12), make([]byte, 5)
 	sealed := a.Seal(nil, nonce, dst, aad)
 	b.SetBytes(int64(size))

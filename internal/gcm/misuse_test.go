@@ -2,7 +2,6 @@ package gcm
 
 import (
 	"bytes"
-	"crypto/cipher"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -13,7 +12,7 @@ import (
 func TestTampering(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{3})
 	for _, size := range []int{16, 32} {
-		each(t, random(r, size), func(t *testing.T, a cipher.AEAD) {
+		each(t, random(r, size), func(t *testing.T, a AEAD) {
 			for _, n := range []int{0, 1, 40, 300, 600} {
 				nonce, plain, aad := random(r, 12), bytes.Repeat([]byte{0x55}, n), random(r, 21)
 				sealed := a.Seal(nil, nonce, plain, aad)
@@ -41,7 +40,7 @@ func TestTampering(t *testing.T) {
 
 // refused opens to a separate buffer and in place: there must be an error, no
 // result, and zeros where the plaintext would be.
-func refused(t *testing.T, what string, a cipher.AEAD, nonce, sealed, aad []byte) {
+func refused(t *testing.T, what string, a AEAD, nonce, sealed, aad []byte) {
 	t.Helper()
 	n := max(0, len(sealed)-16)
 	out := bytes.Repeat([]byte{0xaa}, 4+n+8)
@@ -63,7 +62,7 @@ func refused(t *testing.T, what string, a cipher.AEAD, nonce, sealed, aad []byte
 // output that begin at one place.
 func TestOverlap(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{4})
-	each(t, random(r, 16), func(t *testing.T, a cipher.AEAD) {
+	each(t, random(r, 16), func(t *testing.T, a AEAD) {
 		const n = 300
 		buf, nonce := make([]byte, 2000), make([]byte, 12)
 		for d := -n - 20; d <= n+20; d++ {
@@ -74,6 +73,12 @@ func TestOverlap(t *testing.T) {
 			}
 			if panics(func() { a.Seal(out, nonce, buf[1500:1500+n], in) }) != (d < n && -d < n+16) {
 				t.Errorf("seal: output %d bytes after aad", d)
+			}
+			if panics(func() { a.SealWith(out, nonce, in[:n-9], buf[:9], nil) }) != (d != 0 && d < n-9 && -d < n+16) {
+				t.Errorf("seal with an end: output %d bytes after input", d)
+			}
+			if panics(func() { a.SealWith(out, nonce, buf[1500:1500+n-9], in[:9], nil) }) != (d < 9 && -d < n+16) {
+				t.Errorf("seal with an end: output %d bytes after that", d)
 			}
 			want = d != 0 && d < n && -d < n-16
 			if panics(func() { a.Open(out, nonce, in, nil) }) != want {
@@ -97,7 +102,7 @@ func panics(f func()) (did bool) {
 }
 
 func TestNonceLength(t *testing.T) {
-	each(t, make([]byte, 16), func(t *testing.T, a cipher.AEAD) {
+	each(t, make([]byte, 16), func(t *testing.T, a AEAD) {
 		for n := range 20 {
 			for what, f := range map[string]func(){
 				"seal":         func() { a.Seal(nil, make([]byte, n), nil, nil) },

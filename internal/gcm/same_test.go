@@ -2,14 +2,13 @@ package gcm
 
 import (
 	"bytes"
-	"crypto/cipher"
 	"math/rand/v2"
 	"testing"
 )
 
 // same compares all that w does to a message with what std does: in separate
 // buffers and in place, after a prefix, at alignments that differ.
-func same(t *testing.T, std, w cipher.AEAD, nonce, plain, aad []byte, off int) {
+func same(t *testing.T, std, w AEAD, nonce, plain, aad []byte, off int) {
 	t.Helper()
 	n := len(plain)
 	want := std.Seal(nil, nonce, plain, aad)
@@ -39,11 +38,34 @@ func same(t *testing.T, std, w cipher.AEAD, nonce, plain, aad []byte, off int) {
 	if got := w.Seal(nil, nonce, plain, aad); !bytes.Equal(got, want) {
 		t.Fatalf("seal to a new slice: %d bytes", n)
 	}
+	for _, end := range []int{0, 1, 2, 17, 255, 256, 300, n} {
+		if end <= n {
+			inPieces(t, std, w, nonce, plain, aad, want, n-end)
+		}
+	}
+}
+
+// inPieces seals plain[:at] and the rest apart, and in place.
+func inPieces(t *testing.T, std, w AEAD, nonce, plain, aad, want []byte, at int) {
+	t.Helper()
+	for _, a := range []AEAD{std, w} {
+		dst := append(make([]byte, 0, 3+len(want)), "pre"...)
+		if got := a.SealWith(dst, nonce, plain[:at], plain[at:], aad); !bytes.Equal(got[3:], want) || string(got[:3]) != "pre" || &got[0] != &dst[0] {
+			t.Fatalf("%T: seal %d and %d bytes", a, at, len(plain)-at)
+		}
+		copy(dst[3:cap(dst)], plain[:at])
+		if got := a.SealWith(dst, nonce, dst[3:3+at], plain[at:], aad); !bytes.Equal(got[3:], want) {
+			t.Fatalf("%T: seal %d and %d bytes in place", a, at, len(plain)-at)
+		}
+		if got := a.SealWith(nil, nonce, plain[:at], plain[at:], aad); !bytes.Equal(got, want) {
+			t.Fatalf("%T: seal %d and %d bytes to a new slice", a, at, len(plain)-at)
+		}
+	}
 }
 
 const tagLen = 16
 
-func sizes(t *testing.T, f func(t *testing.T, r *rand.ChaCha8, std, w cipher.AEAD)) {
+func sizes(t *testing.T, f func(t *testing.T, r *rand.ChaCha8, std, w AEAD)) {
 	for _, size := range []int{16, 32} {
 		r := rand.NewChaCha8([32]byte{byte(size)})
 		for range 4 {
@@ -54,7 +76,7 @@ func sizes(t *testing.T, f func(t *testing.T, r *rand.ChaCha8, std, w cipher.AEA
 }
 
 func TestEveryLength(t *testing.T) {
-	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w cipher.AEAD) {
+	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w AEAD) {
 		for n := range 1101 {
 			same(t, std, w, random(r, 12), random(r, n), random(r, n%65), n*7%64)
 		}
@@ -62,7 +84,7 @@ func TestEveryLength(t *testing.T) {
 }
 
 func TestEveryLengthOfAAD(t *testing.T) {
-	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w cipher.AEAD) {
+	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w AEAD) {
 		for _, n := range []int{0, 1, 16, 63, 64, 65, 255, 256, 257, 1025} {
 			for a := range 65 {
 				same(t, std, w, random(r, 12), random(r, n), random(r, a), a)
@@ -75,7 +97,7 @@ func TestEveryLengthOfAAD(t *testing.T) {
 }
 
 func TestEveryAlignment(t *testing.T) {
-	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w cipher.AEAD) {
+	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w AEAD) {
 		for off := range 64 {
 			for _, n := range []int{13, 64, 200, 256, 700, 1025} {
 				same(t, std, w, random(r, 12), random(r, n), random(r, 5), off)
@@ -86,7 +108,7 @@ func TestEveryAlignment(t *testing.T) {
 
 // TestLongMessages carries the counter into its second and third byte.
 func TestLongMessages(t *testing.T) {
-	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w cipher.AEAD) {
+	sizes(t, func(t *testing.T, r *rand.ChaCha8, std, w AEAD) {
 		for range 40 {
 			n := int(r.Uint64() % 40001)
 			same(t, std, w, random(r, 12), random(r, n), random(r, int(r.Uint64()%100)), n%64)
@@ -142,7 +164,7 @@ func FuzzSameAsStandard(f *testing.F) {
 }
 
 // agree opens what hardly authenticates both ways.
-func agree(t *testing.T, std, w cipher.AEAD, nonce, sealed, aad []byte) {
+func agree(t *testing.T, std, w AEAD, nonce, sealed, aad []byte) {
 	t.Helper()
 	a, err := std.Open(nil, nonce, sealed, aad)
 	b, err2 := w.Open(nil, nonce, sealed, aad)

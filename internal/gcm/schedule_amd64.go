@@ -7,6 +7,9 @@ import (
 	"math/bits"
 )
 
+// stride is how many bytes are in work at once.
+const stride = 256
+
 // block is 16 bytes as the assembly has them in a register: word 0 is the lower.
 type block [2]uint64
 
@@ -81,10 +84,11 @@ func encryptBlock(s *schedule, dst, src *block)
 //go:noescape
 func multiply(z, x, y *block)
 
-// seal encrypts src to dst and appends the tag, for which dst has room.
+// seal encrypts src and tail to dst and appends the tag, for which dst has room.
+// src is a multiple of stride long, tail is shorter than it.
 //
 //go:noescape
-func seal(s *schedule, dst, src []byte, nonce *[nonceSize]byte, aad []byte)
+func seal(s *schedule, dst, src, tail []byte, nonce *[nonceSize]byte, aad []byte)
 
 // open decrypts src, which is without its tag, to dst and computes the tag.
 //

@@ -306,9 +306,9 @@ GLOBL poly<>(SB), RODATA|NOPTR, $16
 	LEAQ OFFH(R8), R14; \
 	SUBQ DX, R14
 
-// FINISH adds the block of lengths times H and makes the tag in X24.
-#define FINISH(TEXT, AAD) \
-	MOVQ       TEXT, AX; \
+// FINISH adds the block of lengths, of AX bytes of text, times H and makes the
+// tag in X24.
+#define FINISH(AAD) \
 	MOVQ       AAD, DX; \
 	SHLQ       $3, AX; \
 	SHLQ       $3, DX; \
@@ -359,15 +359,15 @@ GLOBL poly<>(SB), RODATA|NOPTR, $16
 	VPXORQ X29, X29, X29; \
 	VZEROALL
 
-// func seal(s *schedule, dst, src []byte, nonce *[nonceSize]byte, aad []byte)
-TEXT ·seal(SB), NOSPLIT, $0-88
+// func seal(s *schedule, dst, src, tail []byte, nonce *[nonceSize]byte, aad []byte)
+TEXT ·seal(SB), NOSPLIT, $0-112
 	MOVQ s+0(FP), R8
 	MOVQ dst_base+8(FP), DI
 	MOVQ src_base+32(FP), SI
 	MOVQ src_len+40(FP), CX
-	MOVQ nonce+56(FP), AX
-	MOVQ aad_base+64(FP), R10
-	MOVQ aad_len+72(FP), R11
+	MOVQ nonce+80(FP), AX
+	MOVQ aad_base+88(FP), R10
+	MOVQ aad_len+96(FP), R11
 	SETUP
 
 aad:
@@ -412,6 +412,8 @@ pending:
 	HASH
 
 tail:
+	MOVQ tail_base+56(FP), SI
+	MOVQ tail_len+64(FP), CX
 	MASKS
 	LOAD
 	TAILPOWERS
@@ -461,7 +463,9 @@ short10:
 	MUL((R14), Z4, Z9, Z10, Z11, Z12)
 
 finish:
-	FINISH(src_len+40(FP), aad_len+72(FP))
+	MOVQ      src_len+40(FP), AX
+	ADDQ      CX, AX
+	FINISH(aad_len+96(FP))
 	VMOVDQU64 X24, (DI)(CX*1)
 	CLEAR
 	RET
@@ -552,7 +556,8 @@ short10:
 	VMOVDQU8        Z0, K1, (DI)
 
 finish:
-	FINISH(src_len+40(FP), aad_len+72(FP))
+	MOVQ      src_len+40(FP), AX
+	FINISH(aad_len+72(FP))
 	MOVQ      tag+88(FP), AX
 	VMOVDQU64 X24, (AX)
 	CLEAR

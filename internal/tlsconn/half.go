@@ -1,7 +1,6 @@
 package tlsconn
 
 import (
-	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -9,18 +8,20 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+	"slices"
 
 	"sluice/internal/gcm"
 )
 
 // half is one direction of TLS 1.3 record protection (RFC 8446 section 5).
 type half struct {
-	aead   cipher.AEAD
+	aead   gcm.AEAD
 	iv     [12]byte
 	nonce  [12]byte
 	seq    uint64
 	secret []byte
 	suite  uint16
+	kind   [1]byte // of the record that is being sealed
 }
 
 // newHalf derives the keys of a traffic secret. Only the AES suites are here;
@@ -90,10 +91,9 @@ func (h *half) nextNonce() []byte {
 func (h *half) seal(dst []byte, kind byte, p []byte) []byte {
 	n := len(p) + 1 + h.aead.Overhead()
 	at := len(dst)
-	dst = append(dst, recordData, 3, 3, byte(n>>8), byte(n))
-	dst = append(dst, p...)
-	dst = append(dst, kind)
-	return h.aead.Seal(dst[:at+headerLen], h.nextNonce(), dst[at+headerLen:], dst[at:at+headerLen])
+	dst = append(slices.Grow(dst, headerLen+n), recordData, 3, 3, byte(n>>8), byte(n))
+	h.kind[0] = kind
+	return h.aead.SealWith(dst, h.nextNonce(), p, h.kind[:], dst[at:])
 }
 
 // open decrypts one whole record in place and gives its inner type. On failure
