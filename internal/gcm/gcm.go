@@ -23,6 +23,10 @@ type AEAD interface {
 	// SealWith is Seal of plain and end, one after the other. TLS 1.3 ends every
 	// text with a byte; Seal would want all of it copied before that.
 	SealWith(dst, nonce, plain, end, aad []byte) []byte
+	// OpenDown is Open whose output may begin anywhere before text, and overlap it
+	// and aad: records then are packed while they are decrypted. Output that begins
+	// after text and overlaps it panics as in Open.
+	OpenDown(dst, nonce, text, aad []byte) ([]byte, error)
 }
 
 // New makes an AEAD of an AES key. Its Seal and Open keep the contract of

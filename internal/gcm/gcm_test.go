@@ -132,6 +132,10 @@ func TestNothingAllocates(t *testing.T) {
 			if _, err := a.Open(buf[:0], nonce, buf, aad); err != nil {
 				t.Fatal(err)
 			}
+			a.Seal(buf[16:16], nonce, buf[16:1025], aad)
+			if _, err := a.OpenDown(buf[:0], nonce, buf[16:], aad); err != nil {
+				t.Fatal(err)
+			}
 		}); n != 0 {
 			t.Errorf("%v allocations", n)
 		}

@@ -58,7 +58,7 @@ func (f fenced) untouched(n int, high bool) bool {
 func TestEndsOfMemory(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{5})
 	in, out, more, number := fence(t, 4096), fence(t, 4096), fence(t, 4096), fence(t, 4096)
-	lengths := []int{1023, 1024, 1025, 2047, 2048, 3000, 4078, 4079}
+	lengths := []int{1023, 1024, 1025, 2047, 2048, 3000, 4070, 4071}
 	for n := range 300 {
 		lengths = append(lengths, n)
 	}
@@ -86,6 +86,11 @@ func TestEndsOfMemory(t *testing.T) {
 					got, err := a.Open(out.put(make([]byte, n), high)[:0], nonce, in.put(want, high), aad)
 					if err != nil || !bytes.Equal(got, plain) || !out.untouched(n, high) || !in.untouched(n+16, high) {
 						t.Fatalf("open %d bytes, upper end %v: %v", n, high, err)
+					}
+					whole := in.put(append(make([]byte, 9), want...), high)
+					got, err = a.OpenDown(whole[:0], nonce, whole[9:], aad)
+					if err != nil || !bytes.Equal(got, plain) || !in.untouched(n+25, high) {
+						t.Fatalf("open %d bytes downward, upper end %v: %v", n, high, err)
 					}
 				}
 			}

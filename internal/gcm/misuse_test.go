@@ -14,7 +14,7 @@ func TestTampering(t *testing.T) {
 	for _, size := range []int{16, 32} {
 		each(t, random(r, size), func(t *testing.T, a AEAD) {
 			for _, n := range []int{0, 1, 40, 300, 600} {
-				nonce, plain, aad := random(r, 12), bytes.Repeat([]byte{0x55}, n), random(r, 21)
+				nonce, plain, aad := random(r, 12), bytes.Repeat([]byte("U"), n), random(r, 21)
 				sealed := a.Seal(nil, nonce, plain, aad)
 				for name, part := range map[string][]byte{"text": sealed[:n], "tag": sealed[n:], "nonce": nonce, "aad": aad} {
 					for bit := range 8 * len(part) {
@@ -56,6 +56,12 @@ func refused(t *testing.T, what string, a AEAD, nonce, sealed, aad []byte) {
 	if got, err := a.Open(in[:0], nonce, in, aad); got != nil || err == nil || !bytes.Equal(in[:n], make([]byte, n)) {
 		t.Fatalf("%s: in place, left %x", what, in[:n])
 	}
+	for _, by := range []int{1, 64, n} {
+		buf := append(make([]byte, by), sealed...)
+		if got, err := a.OpenDown(buf[:0], nonce, buf[by:], aad); got != nil || err == nil || bytes.Contains(buf, []byte("UUUUUU")) {
+			t.Fatalf("%s: %d lower, left %x", what, by, buf)
+		}
+	}
 }
 
 // TestOverlap says which buffers may share bytes: none but an input and an
@@ -73,6 +79,9 @@ func TestOverlap(t *testing.T) {
 			}
 			if panics(func() { a.Seal(out, nonce, buf[1500:1500+n], in) }) != (d < n && -d < n+16) {
 				t.Errorf("seal: output %d bytes after aad", d)
+			}
+			if panics(func() { a.OpenDown(out, nonce, in, nil) }) != (d > 0 && d < n) {
+				t.Errorf("open downward: output %d bytes after input", d)
 			}
 			if panics(func() { a.SealWith(out, nonce, in[:n-9], buf[:9], nil) }) != (d != 0 && d < n-9 && -d < n+16) {
 				t.Errorf("seal with an end: output %d bytes after input", d)
@@ -107,6 +116,7 @@ func TestNonceLength(t *testing.T) {
 			for what, f := range map[string]func(){
 				"seal":         func() { a.Seal(nil, make([]byte, n), nil, nil) },
 				"open":         func() { _, _ = a.Open(nil, make([]byte, n), make([]byte, 16), nil) },
+				"downward":     func() { _, _ = a.OpenDown(nil, make([]byte, n), make([]byte, 16), nil) },
 				"open nothing": func() { _, _ = a.Open(nil, make([]byte, n), nil, nil) },
 			} {
 				if panics(f) != (n != 12) {

@@ -38,6 +38,9 @@ func same(t *testing.T, std, w AEAD, nonce, plain, aad []byte, off int) {
 	if got := w.Seal(nil, nonce, plain, aad); !bytes.Equal(got, want) {
 		t.Fatalf("seal to a new slice: %d bytes", n)
 	}
+	for _, by := range []int{0, 1, 5, 17, 63, 64, 65, 255, 256, 257, n + 16, n + 40} {
+		downward(t, std, w, nonce, plain, aad, want, by)
+	}
 	for _, end := range []int{0, 1, 2, 17, 255, 256, 300, n} {
 		if end <= n {
 			inPieces(t, std, w, nonce, plain, aad, want, n-end)
@@ -59,6 +62,27 @@ func inPieces(t *testing.T, std, w AEAD, nonce, plain, aad, want []byte, at int)
 		}
 		if got := a.SealWith(nil, nonce, plain[:at], plain[at:], aad); !bytes.Equal(got, want) {
 			t.Fatalf("%T: seal %d and %d bytes to a new slice", a, at, len(plain)-at)
+		}
+	}
+}
+
+// downward opens to a place that is lower by some bytes, aad and the output of an
+// earlier record between.
+func downward(t *testing.T, std, w AEAD, nonce, plain, aad, sealed []byte, by int) {
+	t.Helper()
+	for _, a := range []AEAD{std, w} {
+		buf := make([]byte, 3+by+len(aad)+len(sealed)+8)
+		before := buf[:min(by, 3)]
+		at := len(before) + by + len(aad)
+		copy(buf[at-len(aad):], aad)
+		copy(buf[at:], sealed)
+		copy(before, "pre")
+		got, err := a.OpenDown(before, nonce, buf[at:at+len(sealed)], buf[at-len(aad):at])
+		if err != nil || !bytes.Equal(got[len(before):], plain) || string(got[:len(before)]) != "pre"[:len(before)] || &got[:1][0] != &buf[0] {
+			t.Fatalf("%T: open %d bytes, %d lower, %d of aad: %v", a, len(plain), by, len(aad), err)
+		}
+		if !bytes.Equal(buf[at+len(sealed):], make([]byte, len(buf)-at-len(sealed))) {
+			t.Fatalf("%T: open %d bytes, %d lower: wrote beyond", a, len(plain), by)
 		}
 	}
 }
@@ -168,6 +192,11 @@ func agree(t *testing.T, std, w AEAD, nonce, sealed, aad []byte) {
 	t.Helper()
 	a, err := std.Open(nil, nonce, sealed, aad)
 	b, err2 := w.Open(nil, nonce, sealed, aad)
+	for _, x := range []AEAD{std, w} {
+		if c, err3 := x.OpenDown(nil, nonce, bytes.Clone(sealed), aad); !bytes.Equal(a, c) || (err == nil) != (err3 == nil) {
+			t.Fatalf("%T: %x %v, downward %x %v", x, a, err, c, err3)
+		}
+	}
 	if !bytes.Equal(a, b) || (err == nil) != (err2 == nil) || (a == nil) != (b == nil) {
 		t.Fatalf("%x %v, %x %v", a, err, b, err2)
 	}

@@ -90,7 +90,8 @@ func multiply(z, x, y *block)
 //go:noescape
 func seal(s *schedule, dst, src, tail []byte, nonce *[nonceSize]byte, aad []byte)
 
-// open decrypts src, which is without its tag, to dst and computes the tag.
+// open decrypts src, which is without its tag, to dst and computes the tag. It
+// reads all of aad before it writes, and of src at least as far as it writes.
 //
 //go:noescape
 func open(s *schedule, dst, src []byte, nonce *[nonceSize]byte, aad []byte, tag *[tagSize]byte)

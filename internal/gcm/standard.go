@@ -37,6 +37,18 @@ func (s *standard) SealWith(dst, nonce, plain, end, aad []byte) []byte {
 	return s.Seal(whole[:len(dst)], nonce, out[:n], aad)
 }
 
+// OpenDown implements AEAD. The plaintext is moved once it is authentic.
+func (s *standard) OpenDown(dst, nonce, text, aad []byte) ([]byte, error) {
+	whole, out := extend(dst, max(0, len(text)-tagSize))
+	checkDown(out, text)
+	plain, err := s.Open(text[:0], nonce, text, aad)
+	if err != nil {
+		return nil, err
+	}
+	copy(out, plain)
+	return whole, nil
+}
+
 // extend gives dst with n more bytes, and these alone.
 func extend(dst []byte, n int) (whole, more []byte) {
 	whole = slices.Grow(dst, n)[:len(dst)+n]

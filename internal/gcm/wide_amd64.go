@@ -68,14 +68,28 @@ func (w *wide) SealWith(dst, nonce, plain, end, aad []byte) []byte {
 
 var errOpen = errors.New("gcm: message authentication failed")
 
-// Open implements cipher.AEAD. Text that doesn't authenticate is cleared.
+// Open implements cipher.AEAD.
 func (w *wide) Open(dst, nonce, text, aad []byte) ([]byte, error) {
+	return w.open(dst, nonce, text, aad, false)
+}
+
+// OpenDown implements AEAD.
+func (w *wide) OpenDown(dst, nonce, text, aad []byte) ([]byte, error) {
+	return w.open(dst, nonce, text, aad, true)
+}
+
+// open clears text that doesn't authenticate.
+func (w *wide) open(dst, nonce, text, aad []byte, down bool) ([]byte, error) {
 	number, n := sized(nonce), len(text)-tagSize
 	if n < 0 || uint64(n) > maxPlain {
 		return nil, errOpen
 	}
 	whole, out := extend(dst, n)
-	check(out, text, nil, aad)
+	if down {
+		checkDown(out, text)
+	} else {
+		check(out, text, nil, aad)
+	}
 	var tag [tagSize]byte
 	open(&w.schedule, out, text[:n], number, aad, &tag)
 	if subtle.ConstantTimeCompare(tag[:], text[n:]) != 1 {

@@ -96,10 +96,10 @@ func (h *half) seal(dst []byte, kind byte, p []byte) []byte {
 	return h.aead.SealWith(dst, h.nextNonce(), p, h.kind[:], dst[at:])
 }
 
-// open decrypts one whole record in place and gives its inner type. On failure
-// the sequence number is as before.
-func (h *half) open(rec []byte) (kind byte, p []byte, ok bool) {
-	p, err := h.aead.Open(rec[headerLen:headerLen], h.nextNonce(), rec[headerLen:], rec[:headerLen])
+// open decrypts one whole record to dst, which begins before it and may overlap
+// it, and gives its inner type. On failure the sequence number is as before.
+func (h *half) open(dst, rec []byte) (kind byte, p []byte, ok bool) {
+	p, err := h.aead.OpenDown(dst[:0], h.nextNonce(), rec[headerLen:], rec[:headerLen])
 	if err != nil {
 		h.seq--
 		return 0, nil, false

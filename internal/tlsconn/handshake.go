@@ -354,7 +354,8 @@ func countUnder(k *half, b []byte) uint64 {
 		if n > 0 {
 			n++
 		} else if b[0] == recordData && size > headerLen+k.aead.Overhead() {
-			if _, _, ok := k.open(bytes.Clone(b[:size])); ok {
+			rec := bytes.Clone(b[:size])
+			if _, _, ok := k.open(rec, rec); ok {
 				n = 1
 			}
 		}

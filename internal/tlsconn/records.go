@@ -65,7 +65,7 @@ func (r *records) Open(wire []byte) (plain []byte, used int, err error) {
 		if r.learner != nil && !r.learner.see(in[:headerLen+n]) {
 			r.learner = nil
 		}
-		kind, p, ok := r.rd.open(in[:headerLen+n])
+		kind, p, ok := r.rd.open(wire[w:], in[:headerLen+n])
 		if !ok {
 			return wire[:w], used, r.fatal(alertBadMAC, "record doesn't authenticate")
 		}
@@ -77,7 +77,7 @@ func (r *records) Open(wire []byte) (plain []byte, used int, err error) {
 		}
 		if kind == recordData && len(p) > 0 && len(r.partial) == 0 {
 			r.idle = 0
-			w += copy(wire[w:], p)
+			w += len(p) // which is at wire[w:]
 			continue
 		}
 		if err := r.control(kind, p); err != nil {
