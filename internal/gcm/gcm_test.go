@@ -2,10 +2,10 @@ package gcm
 
 import (
 	"bytes"
+	"crypto/fips140"
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"unsafe"
@@ -48,7 +48,7 @@ func random(r *rand.ChaCha8, n int) []byte {
 // aligned gives n bytes at an address that is off modulo 64.
 func aligned(n, off int) []byte {
 	b := make([]byte, n+128)
-	at := (off - int(uintptr(unsafe.Pointer(&b[0]))) + 1<<62) % 64
+	at := (off + 64 - int(uintptr(unsafe.Pointer(&b[0]))%64)) % 64
 	return b[at : at+n : at+n]
 }
 
@@ -114,7 +114,7 @@ func TestNewChooses(t *testing.T) {
 			t.Errorf("key of %d bytes: %T", size, a)
 		case size == 24 && w != nil:
 			t.Errorf("key of 24 bytes: %T", w)
-		case w != nil && fmt.Sprintf("%T", a) != fmt.Sprintf("%T", w) && os.Getenv("GODEBUG") == "":
+		case w != nil && fmt.Sprintf("%T", a) != fmt.Sprintf("%T", w) && !fips140.Enabled():
 			t.Errorf("key of %d bytes: %T, not %T", size, a, w)
 		case err == nil && (a.NonceSize() != 12 || a.Overhead() != 16):
 			t.Errorf("nonce %d, overhead %d", a.NonceSize(), a.Overhead())

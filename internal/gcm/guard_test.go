@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && (amd64 || arm64)
 
 package gcm
 
@@ -96,4 +96,28 @@ func TestEndsOfMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLimits seals and opens one byte more than the counter reaches, in memory
+// that isn't there: nothing may touch it.
+func TestLimits(t *testing.T) {
+	const most = (1<<32 - 2) * blockSize
+	huge, err := unix.Mmap(-1, 0, most+tagSize+1, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Log("no 64 GB of addresses here:", err)
+		return
+	}
+	defer func() { _ = unix.Munmap(huge) }()
+	nonce := make([]byte, nonceSize)
+	each(t, make([]byte, 16), func(t *testing.T, a AEAD) {
+		if !panics(func() { a.Seal(huge[:0], nonce, huge[:most+1], nil) }) || !panics(func() { a.SealWith(nil, nonce, huge[:most], nonce[:1], nil) }) {
+			t.Error("a message too long is sealed")
+		}
+		if _, err := a.Open(huge[:0], nonce, huge, nil); err == nil {
+			t.Error("a message too long is opened")
+		}
+		if _, err := a.OpenDown(huge[:0], nonce, huge, nil); err == nil {
+			t.Error("a message too long is opened downward")
+		}
+	})
 }

@@ -11,6 +11,10 @@ const (
 	blockSize = 16
 	nonceSize = 12
 	tagSize   = 16
+
+	// maxPlain is what a counter of 32 bits is enough for: one value is the tag's,
+	// and SP 800-38D section 5.2.1.1 leaves out another.
+	maxPlain = (1<<32 - 2) * blockSize
 )
 
 // standard is crypto/cipher's.
@@ -30,7 +34,7 @@ func newStandard(key []byte) (AEAD, error) {
 
 // SealWith implements AEAD. Everything is copied.
 func (s *standard) SealWith(dst, nonce, plain, end, aad []byte) []byte {
-	whole, out := extend(dst, len(plain)+len(end)+tagSize)
+	whole, out := extend(dst, limited(len(plain)+len(end))+tagSize)
 	check(out, plain, end, aad)
 	n := copy(out, plain)
 	n += copy(out[n:], end)
@@ -47,6 +51,13 @@ func (s *standard) OpenDown(dst, nonce, text, aad []byte) ([]byte, error) {
 	}
 	copy(out, plain)
 	return whole, nil
+}
+
+func limited(n int) int {
+	if uint64(n) > maxPlain {
+		panic("gcm: message too large")
+	}
+	return n
 }
 
 // extend gives dst with n more bytes, and these alone.

@@ -9,10 +9,6 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// maxPlain is what a counter of 32 bits is enough for: one value is the tag's,
-// and SP 800-38D section 5.2.1.1 leaves out another.
-const maxPlain = (1<<32 - 2) * blockSize
-
 // wide is AES-GCM in 512-bit registers, one direction of one key.
 type wide struct{ schedule }
 
@@ -46,10 +42,7 @@ func (w *wide) Seal(dst, nonce, plain, aad []byte) []byte {
 // SealWith implements AEAD. Only what doesn't fill a stride is copied.
 func (w *wide) SealWith(dst, nonce, plain, end, aad []byte) []byte {
 	number, n := sized(nonce), len(plain)+len(end)
-	if uint64(n) > maxPlain {
-		panic("gcm: message too large")
-	}
-	whole, out := extend(dst, n+tagSize)
+	whole, out := extend(dst, limited(n)+tagSize)
 	check(out, plain, end, aad)
 	at := n &^ (stride - 1)
 	src, tail := plain, plain[min(at, len(plain)):]
