@@ -155,11 +155,12 @@ func (c *cell) changesOf(server *adsServer, m mesh, to netip.AddrPort, pid int, 
 		if err := server.put(eds, name, m.assignment(changingHost, 0, i)); err != nil {
 			return err
 		}
+		changing.expect(64 + i%2)
 		at, err := server.push(eds, name)
 		if err != nil {
 			return err
 		}
-		seen, err := changing.until(64+i%2, at, 20*time.Second)
+		seen, err := changing.arrived(20 * time.Second)
 		if err != nil {
 			return fmt.Errorf("change %d: %w", i, err)
 		}
@@ -197,6 +198,7 @@ func (c *cell) changeAll(server *adsServer, m mesh, to netip.AddrPort, pid int, 
 	}
 	steady.reset()
 	beside.reset()
+	changing.expect(64 + (changes+1)%2)
 	at, err := server.push(cds)
 	if err == nil {
 		_, err = server.push(eds)
@@ -204,7 +206,7 @@ func (c *cell) changeAll(server *adsServer, m mesh, to netip.AddrPort, pid int, 
 	if err != nil {
 		return err
 	}
-	seen, err := changing.until(64+(changes+1)%2, at, 2*time.Minute)
+	seen, err := changing.arrived(2 * time.Minute)
 	if err != nil {
 		return fmt.Errorf("all changed: %w", err)
 	}

@@ -28,9 +28,10 @@ type probe struct {
 	cmd   *exec.Cmd
 	done  sync.WaitGroup
 	mu    sync.Mutex
-	last  answer
 	since int64 // longest is of the answers that were asked for after that
 	max   int64 // ns
+	want  int   // length of the answer that is waited for
+	seen  int64 // when it first came; 0: not yet
 	err   error
 }
 
@@ -57,34 +58,43 @@ func (c *cell) startProbe(to netip.AddrPort, host string) (*probe, error) {
 
 // follow reads the probe's lines until it ends.
 func (p *probe) follow(out io.Reader) {
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var a answer
-		_, err := fmt.Sscan(lines.Text(), &a.at, &a.took, &a.length)
-		p.mu.Lock()
-		if err != nil && p.err == nil {
-			p.err = fmt.Errorf("the probe: %s", lines.Text())
-		} else if err == nil {
-			p.last = a
-			if a.at-a.took > p.since {
-				p.max = max(p.max, a.took)
-			}
-		}
-		p.mu.Unlock()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		p.take(lines.Text())
 	}
 }
 
-// until waits for an answer of a length that came after from, and gives its time.
-func (p *probe) until(length int, from int64, limit time.Duration) (at int64, err error) {
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Microsecond) {
+func (p *probe) take(line string) {
+	var a answer
+	_, err := fmt.Sscan(line, &a.at, &a.took, &a.length)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.err = fmt.Errorf("the probe: %s", line)
+		return
+	}
+	if a.at-a.took > p.since {
+		p.max = max(p.max, a.took)
+	}
+	if a.length == p.want && p.seen == 0 {
+		p.seen = a.at
+	}
+}
+
+// expect waits for answers of a length from now on.
+func (p *probe) expect(length int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.want, p.seen = length, 0
+}
+
+// arrived waits for the answer that is expected, and gives its time.
+func (p *probe) arrived(limit time.Duration) (at int64, err error) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		p.mu.Lock()
-		last, err := p.last, p.err
+		seen, err := p.seen, p.err
 		p.mu.Unlock()
-		if err != nil {
-			return 0, err
-		}
-		if last.length == length && last.at > from {
-			return last.at, nil
+		if seen > 0 || err != nil {
+			return seen, err
 		}
 	}
 	return 0, fmt.Errorf("not in effect after %s", limit)

@@ -141,8 +141,8 @@ func (p *plane) reserve(context.Context) error {
 }
 
 // behind is the nice value of all threads but the workers': one of them gets a
-// tenth of what a worker gets where both want a processor.
-const behind = 10
+// third of what a worker gets where both want a processor.
+const behind = 5
 
 // standBack puts the control path and the collector behind the workers.
 func (p *plane) standBack(ctx context.Context) error {
