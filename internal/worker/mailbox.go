@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ type mailbox struct {
 	calls   []func() // that came
 	closed  bool
 	waiting atomic.Bool
+	ringing atomic.Int32 // who is about to wake the worker
 }
 
 // Post runs f on the worker, in this turn or, when many calls wait, a later one.
@@ -28,16 +30,28 @@ type mailbox struct {
 // After Run has ended f is dropped.
 func (w *Worker) Post(f func()) {
 	m := &w.mail
+	if !m.put(f) {
+		return
+	}
+	// Not under the lock: the kernel may run the worker at once in our place.
+	one := [8]byte{1}
+	unix.RawSyscall(unix.SYS_WRITE, uintptr(w.efd), uintptr(unsafe.Pointer(&one)), 8)
+	m.ringing.Add(-1)
+}
+
+// put reports whether the worker has to be woken.
+func (m *mailbox) put(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return false
 	}
 	m.calls = append(m.calls, f)
-	if m.waiting.CompareAndSwap(false, true) {
-		one := [8]byte{1}
-		unix.RawSyscall(unix.SYS_WRITE, uintptr(w.efd), uintptr(unsafe.Pointer(&one)), 8)
+	if !m.waiting.CompareAndSwap(false, true) {
+		return false
 	}
+	m.ringing.Add(1)
+	return true
 }
 
 func (m *mailbox) drain(efd int) {
@@ -66,9 +80,13 @@ func (w *Worker) runMail() {
 
 // take fetches what has come since all that was taken has run. It doesn't wait
 // for the lock: who holds it may have lost its processor, and a worker that parks
-// is behind every handshake. The next turn comes at once.
+// is behind every handshake. It offers its own, and the next turn comes at once.
 func (m *mailbox) take() bool {
-	if !m.waiting.Load() || !m.mu.TryLock() {
+	if !m.waiting.Load() {
+		return false
+	}
+	if !m.mu.TryLock() {
+		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		return false
 	}
 	defer m.mu.Unlock()
@@ -80,8 +98,12 @@ func (m *mailbox) take() bool {
 // left says that calls wait for the next turn.
 func (m *mailbox) left() bool { return m.next < len(m.taken) || m.waiting.Load() }
 
+// close drops what has come, and returns when nobody will use the eventfd any more.
 func (m *mailbox) close() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.closed, m.calls, m.taken, m.next = true, nil, nil, 0
+	m.mu.Unlock()
+	for m.ringing.Load() > 0 {
+		runtime.Gosched()
+	}
 }

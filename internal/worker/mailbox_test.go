@@ -56,3 +56,29 @@ func TestWorkerDoesntWaitForWhoPosts(t *testing.T) {
 		t.Errorf("ran %d calls, busy %v afterwards", ran, w.busy())
 	}
 }
+
+// The eventfd is written after the lock is given up, and closed after it is written.
+func TestWhoWakesTheWorkerHoldsNoLock(t *testing.T) {
+	w, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &w.mail
+	if !m.put(func() {}) || m.put(func() {}) {
+		t.Fatal("the first call wakes the worker, the next doesn't")
+	}
+	if !m.mu.TryLock() {
+		t.Fatal("the lock is held")
+	}
+	m.mu.Unlock()
+	closed := make(chan struct{})
+	go func() { w.Close(); close(closed) }()
+	select {
+	case <-closed:
+		t.Fatal("closed while somebody is about to write")
+	case <-time.After(20 * time.Millisecond):
+	}
+	m.ringing.Add(-1)
+	<-closed
+	w.Post(func() { t.Error("ran after the end") })
+}
