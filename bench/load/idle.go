@@ -13,12 +13,13 @@ import (
 )
 
 // settle is how long a proxy has to give back what its start and the first
-// connection needed.
+// connection needed. Another connection then has it map again what of its code
+// every connection uses.
 const settle = 5 * time.Second
 
 // hold opens connections up to each of Steps, makes one exchange on each, holds
 // them for Hold, and reads the proxy's memory: KB a connection over what it had
-// with the first, once that had settled.
+// with the first two, once that had settled.
 func hold(ctx context.Context, s Spec) (r Result, err error) {
 	var conf *tls.Config
 	if s.Certs != "" {
@@ -26,28 +27,36 @@ func hold(ctx context.Context, s Spec) (r Result, err error) {
 			return r, err
 		}
 	}
-	first, err := introduce(ctx, s, conf)
-	if err != nil {
-		return r, fmt.Errorf("the first connection: %w", err)
-	}
-	conns := []net.Conn{first}
+	var conns []net.Conn
 	defer func() {
 		for _, c := range conns {
 			c.Close()
 		}
 	}()
+	grow := func(to int) error {
+		for len(conns) < to {
+			c, err := introduce(ctx, s, conf)
+			if err != nil {
+				return fmt.Errorf("connection %d: %w", len(conns)+1, err)
+			}
+			conns = append(conns, c)
+		}
+		return nil
+	}
+	if err := grow(1); err != nil {
+		return r, err
+	}
 	time.Sleep(settle)
+	if err := grow(2); err != nil {
+		return r, err
+	}
 	before, err := machine.PSS(s.PID)
 	if err != nil {
 		return r, err
 	}
 	for _, step := range s.Steps {
-		for len(conns) < step+1 {
-			c, err := introduce(ctx, s, conf)
-			if err != nil {
-				return r, fmt.Errorf("connection %d: %w", len(conns)+1, err)
-			}
-			conns = append(conns, c)
+		if err := grow(step + 2); err != nil {
+			return r, err
 		}
 		time.Sleep(s.Hold)
 		after, err := machine.PSS(s.PID)
