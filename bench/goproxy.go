@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"log"
@@ -12,8 +11,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"time"
+
+	"sluice/bench/load"
 )
 
 // goProxy is what one writes with the standard library: ReverseProxy for HTTP
@@ -48,16 +48,10 @@ func goProxy(ctx context.Context, kind, listen, to, certs string) error {
 }
 
 func serverTLS(dir string) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
+	cert, roots, err := load.Certificate(dir, "server")
 	if err != nil {
 		return nil, err
 	}
-	pem, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
 	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13}, nil
 }
 

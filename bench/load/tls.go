@@ -21,18 +21,27 @@ import (
 // clientTLS is what a sidecar's side of mutual TLS is: TLS 1.3, a certificate,
 // one root.
 func clientTLS(dir string) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "client.pem"), filepath.Join(dir, "client.key"))
+	cert, roots, err := Certificate(dir, "client")
 	if err != nil {
 		return nil, err
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: "server.example", MinVersion: tls.VersionTLS13,
+		CurvePreferences: []tls.CurveID{tls.X25519}}, nil
+}
+
+// Certificate reads the certificate of a side, client or server, from dir, and
+// the root that both trust.
+func Certificate(dir, side string) (cert tls.Certificate, roots *x509.CertPool, err error) {
+	if cert, err = tls.LoadX509KeyPair(filepath.Join(dir, side+".pem"), filepath.Join(dir, side+".key")); err != nil {
+		return cert, nil, err
 	}
 	pem, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	if err != nil {
-		return nil, err
+		return cert, nil, err
 	}
-	roots := x509.NewCertPool()
+	roots = x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: "server.example", MinVersion: tls.VersionTLS13,
-		CurvePreferences: []tls.CurveID{tls.X25519}}, nil
+	return cert, roots, nil
 }
 
 // secured is the work of one goroutine on one connection after another.
