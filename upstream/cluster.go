@@ -43,9 +43,6 @@ func (l *Local) Get(name string) *Cluster {
 	return l.firstUse(name)
 }
 
-// Heads is the pool of message heads of the worker's upstream engines.
-func (l *Local) Heads() *httpmsg.Pool { return l.heads }
-
 // Cluster is one cluster on one worker.
 type Cluster struct {
 	Config   *config.Cluster

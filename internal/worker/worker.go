@@ -151,13 +151,6 @@ func (w *Worker) Scratch() []byte {
 	return w.scratch
 }
 
-// Take lends a buffer of at least n bytes capacity and length 0 from the
-// worker's pool; Give returns it.
-func (w *Worker) Take(n int) []byte { return w.buffers.take(n) }
-
-// Give returns a buffer of Take to the pool. It must not be used afterwards.
-func (w *Worker) Give(b []byte) { w.buffers.give(b) }
-
 // AtEnd has f called on the worker's goroutine when it is closed, after its sockets are.
 func (w *Worker) AtEnd(f func()) { w.ends = append(w.ends, f) }
 
