@@ -149,6 +149,10 @@ func (c *cell) changesOf(server *adsServer, m mesh, to netip.AddrPort, pid int, 
 		return err
 	}
 	defer changing.close()
+	changing.expect(64) // its own start is no part of an effect
+	if _, err := changing.arrived(20 * time.Second); err != nil {
+		return err
+	}
 	var effects []float64
 	for i := 1; i <= changes; i++ {
 		name := clusterName(changingHost)
