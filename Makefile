@@ -60,10 +60,13 @@ bench-quick: envoy build ## sluice beside Envoy, the main rows, at most 15 minut
 	$(GO) build -o bin/bench ./bench
 	bin/bench run -quick -rounds 6 -length 600ms -warm 200ms -budget 13m30s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
 
-bench: envoy build ## every row, 12 rounds of 8 s: hours
+LENGTH ?= 8s
+BUDGET ?= 0
+
+bench: envoy build ## every row, 12 rounds of 8 s: hours; LENGTH=2s BUDGET=80m makes it shorter
 	@.ci/haproxy
 	$(GO) build -o bin/bench ./bench
-	bin/bench run -rounds 12 -length 8s -warm 2s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
+	bin/bench run -rounds 12 -length $(LENGTH) -warm 1s -budget $(BUDGET) -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
 
 supported: ## regenerate docs/SUPPORTED.md
 	$(GO) test ./xdsclient/translate -run TestSupported -update

@@ -44,6 +44,9 @@ func dispatch(ctx context.Context, args []string) error {
 		raw := flags.String("raw", "bench/out/samples.json", "raw results")
 		_ = flags.Parse(args)
 		return tableCommand(*raw, os.Stdout)
+	case "compare":
+		_ = flags.Parse(args)
+		return compareCommand(flags.Args(), os.Stdout)
 	case "enter":
 		return enterCommand(flags, args)
 	case "probe":
@@ -125,5 +128,5 @@ func serveCommand(ctx context.Context, name string, flags *flag.FlagSet, args []
 		}
 		return forward(ctx, l, next)
 	}
-	return fmt.Errorf("unknown subcommand %q: run, table, load, probe, origin, mirror, forward, goproxy, enter", name)
+	return fmt.Errorf("unknown subcommand %q: run, table, compare, load, probe, origin, mirror, forward, goproxy, enter", name)
 }

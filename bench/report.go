@@ -15,17 +15,39 @@ import (
 
 // tableCommand makes the table again from raw results.
 func tableCommand(raw string, out io.Writer) error {
-	text, err := os.ReadFile(raw)
+	rec, err := readRecord(raw)
 	if err != nil {
 		return err
 	}
-	var rec record
-	if err := json.Unmarshal(text, &rec); err != nil {
-		return fmt.Errorf("reading %s: %w", raw, err)
-	}
-	_, err = fmt.Fprint(out, table(&rec))
+	_, err = fmt.Fprint(out, table(rec))
 	return err
 }
+
+// readRecord reads raw results, as run leaves them.
+func readRecord(path string) (*record, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	rec := &record{}
+	if err := json.Unmarshal(text, rec); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return rec, nil
+}
+
+// group is where a row stands in the table, from worst to best.
+type group int
+
+const (
+	lost  group = iota // and what has no figure
+	even               // within noise
+	short              // a win, short of its must
+	won
+)
+
+// groups are their titles.
+var groups = [...]string{"Losses, failures and voids", "Within noise", "Clear wins, but short of their must", "Clear wins"}
 
 // line is one row of the table.
 type line struct {
@@ -194,8 +216,11 @@ func (l *line) latency(key string, ours, theirs, tuned, base series) bool {
 
 // remark says what a reader must know before he believes a row.
 func (l *line) remark(s scenario, m metric, ours series) {
-	if m.key == "stall" {
+	switch m.key {
+	case "stall":
 		l.remarks = append(l.remarks, fmt.Sprintf("the way past the proxy stalled %.1f ms", stat.Median(ours.values("beside"))))
+	case "effect50":
+		l.remarks = append(l.remarks, "the probe asks once a millisecond")
 	}
 	if s.kind != underLoad {
 		return
@@ -239,49 +264,56 @@ func (rec *record) ofOurs(other string) (names []string, list []stat.Interval) {
 	return names, list
 }
 
-// group places a line: 0 losses and what has no figure, 1 within noise, 2 wins
-// short of their must, 3 wins. One pair has no interval; its middle decides.
-func (l line) group(floor float64) int {
-	tier := stat.Judge(l.ratio, floor)
+// group places a line by the end of its interval that is next to 1. One pair has
+// no interval; its middle decides.
+func (l line) group(floor float64) group {
+	i := l.ratio
+	tier := stat.Judge(i, floor)
 	if tier == stat.Single {
-		tier = stat.Judge(stat.Interval{Mid: l.ratio.Mid, Low: l.ratio.Mid, High: l.ratio.Mid}, floor)
+		i.Low, i.High = i.Mid, i.Mid
+		tier = stat.Judge(i, floor)
 	}
 	switch {
 	case l.failed != "" || l.pairs == 0 || tier == stat.Loss:
-		return 0
+		return lost
 	case tier == stat.Noise:
-		return 1
-	case l.must > 0 && l.ratio.Mid > l.must:
-		return 2
+		return even
+	case l.must > 0 && i.High > l.must:
+		return short
 	}
-	return 3
+	return won
 }
 
-// table is RESULTS.md.
-func table(rec *record) string {
-	names, nulls := rec.ofOurs(sluiceAgain)
-	floor := stat.Floor(nulls)
-	var groups [4][]line
+// grouped are all lines in their groups, the noise floor, and the null runs that show it.
+func (rec *record) grouped() (list [len(groups)][]line, floor float64, names []string, nulls []stat.Interval) {
+	names, nulls = rec.ofOurs(sluiceAgain)
+	floor = stat.Floor(nulls)
 	for _, s := range scenarios() {
 		if s.kind == spread {
 			continue // chance, not cost
 		}
 		for _, l := range rec.lines(s) {
 			g := l.group(floor)
-			groups[g] = append(groups[g], l)
+			list[g] = append(list[g], l)
 		}
 	}
+	return list, floor, names, nulls
+}
+
+// table is RESULTS.md.
+func table(rec *record) string {
+	lines, floor, names, nulls := rec.grouped()
 	var out strings.Builder
 	out.WriteString(rec.Facts.head(floor))
-	fmt.Fprintf(&out, "Losses, failures and voids: %d. Within noise: %d. Clear wins short of their *must*: %d. Clear wins within it: %d.\n", len(groups[0]), len(groups[1]), len(groups[2]), len(groups[3]))
-	for i, title := range []string{"Losses, failures and voids", "Within noise", "Clear wins, but short of their must", "Clear wins"} {
-		section(&out, title, groups[i])
+	fmt.Fprintf(&out, "Losses, failures and voids: %d. Within noise: %d. Clear wins short of their *must*: %d. Clear wins within it: %d.\n", len(lines[lost]), len(lines[even]), len(lines[short]), len(lines[won]))
+	for i, title := range groups {
+		section(&out, title, lines[i])
 	}
 	ratioTable(&out, "The noise floor: sluice against itself", names, nulls)
 	names, twos := rec.ofOurs(sluiceTwo)
 	ratioTable(&out, "Two workers against one, on the same core: at most 1.10", names, twos)
 	rec.spreadTable(&out)
-	peerTable(&out, slices.Concat(groups[:]...))
+	peerTable(&out, slices.Concat(lines[:]...))
 	rec.gateTable(&out)
 	return out.String()
 }
