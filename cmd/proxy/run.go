@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/xdsclient"
@@ -54,6 +56,7 @@ func run(ctx context.Context, h host, s settings) error {
 	defer quit()
 	p := &process{settings: s, began: time.Now(), quit: quit, applyE: make(chan error, 1)}
 	p.setState(admin.PreInitializing)
+	limitMemory(s.log, memlimit.FromCgroup)
 	var err error
 	if p.plane, err = newPlane(h, s.log, s.plane); err != nil {
 		return err
