@@ -58,7 +58,7 @@ check: lint test ## what CI runs
 
 bench-quick: envoy build ## sluice beside Envoy, the main rows, at most 15 minutes: writes bench/RESULTS.md; needs root and a quiet machine
 	$(GO) build -o bin/bench ./bench
-	bin/bench run -quick -rounds 6 -length 600ms -warm 200ms -budget 13m30s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
+	bin/bench run -quick -rounds 6 -length 600ms -warm 200ms -budget 13m30s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md -readme README.md
 
 LENGTH ?= 8s
 BUDGET ?= 0
@@ -66,7 +66,7 @@ BUDGET ?= 0
 bench: envoy build ## every row, 12 rounds of 8 s: hours; LENGTH=2s BUDGET=80m makes it shorter
 	@.ci/haproxy
 	$(GO) build -o bin/bench ./bench
-	bin/bench run -rounds 12 -length $(LENGTH) -warm 1s -budget $(BUDGET) -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md
+	bin/bench run -rounds 12 -length $(LENGTH) -warm 1s -budget $(BUDGET) -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md -readme README.md
 
 supported: ## regenerate docs/SUPPORTED.md
 	$(GO) test ./xdsclient/translate -run TestSupported -update

@@ -80,6 +80,7 @@ func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.DurationVar(&o.quiet, "quiet", 4*time.Second, "after a void cell, time to wait for the machine to be quiet")
 	flags.StringVar(&o.out, "out", "bench/out", "folder for raw results")
 	flags.StringVar(&o.results, "results", "", "write the table to this file too")
+	flags.StringVar(&o.readme, "readme", "", "with -results, put some rows into this file, which has a place for them")
 	pinned := flags.Bool("pinned", false, "this process is on core 0 already")
 	_ = flags.Parse(args)
 	if !*pinned {

@@ -173,11 +173,7 @@ func (l *line) cost(rec *record, s scenario, m metric, ours, theirs, tuned serie
 		p, _, _ := rec.series(s.name, peer)
 		l.peers[peer] = stat.Median(p.values(m.key)) * m.scale
 	}
-	rival := l.envoy
-	if l.tuned > 0 {
-		rival = min(rival, l.tuned)
-	}
-	floor := l.peers["forward"]
+	rival, floor := l.rival(), l.peers["forward"]
 	if floor > 0 && rival > floor && l.ours > floor {
 		l.above = (l.ours - floor) / (rival - floor)
 	}
@@ -185,6 +181,14 @@ func (l *line) cost(rec *record, s scenario, m metric, ours, theirs, tuned serie
 		l.remarks = append(l.remarks, fmt.Sprintf("a bare forwarder costs %.2f of Envoy", floor/rival))
 	}
 	return true
+}
+
+// rival is the better column of Envoy's.
+func (l *line) rival() float64 {
+	if l.tuned > 0 {
+		return min(l.envoy, l.tuned)
+	}
+	return l.envoy
 }
 
 // latency fills in a quantile over the direct way. p99.9 wants 100,000 answers.
@@ -398,11 +402,7 @@ func peerTable(out *strings.Builder, lines []line) {
 		if l.peers["haproxy"]+l.peers["go"]+l.peers["forward"] == 0 {
 			continue
 		}
-		rival := l.envoy
-		if l.tuned > 0 {
-			rival = min(rival, l.tuned)
-		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |\n", l.name, l.unit, figure(l.ours), figure(rival), figure(l.peers["haproxy"]), figure(l.peers["go"]), figure(l.peers["forward"]))
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |\n", l.name, l.unit, figure(l.ours), figure(l.rival()), figure(l.peers["haproxy"]), figure(l.peers["go"]), figure(l.peers["forward"]))
 	}
 }
 

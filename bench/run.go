@@ -14,11 +14,11 @@ import (
 )
 
 type runOptions struct {
-	sluice, envoy, rows, out, results string
-	rounds, retries                   int
-	length, warm, budget, quiet       time.Duration
-	quick                             bool
-	foreign                           float64
+	sluice, envoy, rows, out, results, readme string
+	rounds, retries                           int
+	length, warm, budget, quiet               time.Duration
+	quick                                     bool
+	foreign                                   float64
 }
 
 // steps are the numbers of connections at which memory is read.
@@ -205,6 +205,11 @@ func (b *bench) write(rec *record) error {
 	if b.options.results == "" {
 		fmt.Println(text)
 		return nil
+	}
+	if b.options.readme != "" {
+		if err := writeHeadline(b.options.readme, rec); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(b.options.results, []byte(text), 0o644)
 }
