@@ -58,6 +58,7 @@ type Source struct {
 type state struct {
 	own, root *config.Secret
 	bundle    []byte
+	pair      uint64    // hash of the mounted files that own was made of
 	renew     time.Time // wall clock
 }
 
@@ -192,11 +193,17 @@ func (s *Source) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the root: %w", err)
 	}
+	st := &state{bundle: root, pair: hash(chain, key)}
+	if before := s.current.Load(); before != nil && before.pair == st.pair {
+		st.own = before.own
+		return s.publish(ctx, st)
+	}
 	cert, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		return fmt.Errorf("loading the certificate: %w", err)
 	}
-	return s.publish(ctx, &state{own: ownSecret(&cert, chain), bundle: root})
+	st.own = ownSecret(&cert, chain)
+	return s.publish(ctx, st)
 }
 
 // publish makes st current and sends what changed.
@@ -213,15 +220,19 @@ func (s *Source) publish(ctx context.Context, st *state) error {
 	if s.o.ExtraPEM != nil {
 		bundle = append(bytes.Clone(bundle), s.o.ExtraPEM()...)
 	}
-	root, err := rootSecret(bundle, crl)
-	if err != nil {
+	before := s.current.Load()
+	// Each second comes by here: what is the same isn't parsed again.
+	if before != nil && before.root.Hash == hash(bundle, crl) {
+		st.root = before.root
+	} else if root, err := rootSecret(bundle, crl); err != nil {
 		return err
+	} else {
+		st.root = root
 	}
-	st.root = root
-	before := s.current.Swap(st)
+	s.current.Store(st)
 	// The root goes first: a peer's new certificate may need it already.
-	if before == nil || before.root.Hash != root.Hash {
-		if !s.send(ctx, root) {
+	if before == nil || before.root != st.root {
+		if !s.send(ctx, st.root) {
 			return ctx.Err()
 		}
 	}
