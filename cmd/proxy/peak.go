@@ -18,6 +18,7 @@ const (
 	peakShare = 8           // than this part of the live heap, which the collector must go through
 	peakLeave = 64          // connections closed between two looks that count as none
 	peakLeft  = 256         // closed since there were most that are worth it, but no less than peakShare of those
+	peakStill = 3           // quiet looks in a row without a collection end what reads much of the binary
 )
 
 // peak follows how much was allocated, and how many connections there are: ten
@@ -26,6 +27,8 @@ type peak struct {
 	last, settled uint64 // bytes allocated since the start: at the last look, when memory was given back
 	conns, most   int    // connections at the last look, most since memory was given back
 	calm          int    // quiet looks in a row
+	cycles        uint64 // collections at the last look
+	still         int    // quiet looks in a row without one
 }
 
 // over takes a look, at the bytes allocated so far, those that are live and the
@@ -46,13 +49,26 @@ func (p *peak) over(allocated, live uint64, conns int) bool {
 	return true
 }
 
+// unread says once, after over and with the collections so far, that pages of the
+// binary are there which nothing looks at any more. Requests read them, but so does
+// each collection: the tables of every function on a stack, and once more as the
+// stacks that it shrank grow. An idle process collects every two minutes.
+func (p *peak) unread(cycles uint64) bool {
+	if p.calm == 0 || cycles != p.cycles {
+		p.cycles, p.still = cycles, 0
+		return false
+	}
+	p.still++
+	return p.still == peakStill
+}
+
 // giveBack returns memory to the system after peaks, until ctx ends. What the
 // start needed goes back at the first look after it, out of the way of the first
 // requests.
 func (p *plane) giveBack(ctx context.Context) error {
 	t := time.NewTicker(peakLook)
 	defer t.Stop()
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(sample)
 	k := peak{last: sample[0].Value.Uint64()}
 	for {
@@ -75,13 +91,17 @@ func (p *plane) giveBack(ctx context.Context) error {
 		for _, w := range p.workers {
 			conns += w.Conns()
 		}
-		if !k.over(sample[0].Value.Uint64(), sample[1].Value.Uint64(), conns) {
-			continue
+		if k.over(sample[0].Value.Uint64(), sample[1].Value.Uint64(), conns) {
+			if err := p.trimWorkers(ctx); err != nil {
+				return err
+			}
+			debug.FreeOSMemory()
 		}
-		if err := p.trimWorkers(ctx); err != nil {
-			return err
+		if k.unread(sample[2].Value.Uint64()) {
+			if err := dropPages(); err != nil {
+				p.log.Debug("memory", "error", err)
+			}
 		}
-		debug.FreeOSMemory()
 	}
 }
 

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestMemoryIsGivenBackOnceAfterAPeak(t *testing.T) {
 	const big, small = 10 << 20, 1 << 10
@@ -56,6 +59,36 @@ func TestMemoryIsGivenBackWhenManyConnectionsLeft(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: given back at look %d, want %d", c.rule, got, c.want)
+		}
+	}
+}
+
+func TestPagesOfTheBinaryGoOnceAllIsStill(t *testing.T) {
+	type look struct{ allocated, cycles uint64 }
+	quiet := look{}
+	for _, c := range []struct {
+		rule  string
+		looks []look // since the one before
+		want  []int  // the looks that drop them, from 1
+	}{
+		{"once in a quiet time", []look{quiet, quiet, quiet, quiet, quiet, quiet}, []int{3}},
+		{"after requests", []look{{allocated: 1 << 20}, quiet, quiet, quiet, quiet}, []int{4}},
+		{"after a collection, which reads them", []look{quiet, quiet, quiet, quiet, {cycles: 1}, quiet, quiet, quiet, quiet}, []int{3, 8}},
+		{"not between requests", []look{{allocated: 1 << 20}, quiet, quiet, {allocated: 1 << 20}, quiet, quiet}, nil},
+	} {
+		var p peak
+		var sum look
+		var got []int
+		for i, l := range c.looks {
+			sum.allocated += l.allocated
+			sum.cycles += l.cycles
+			p.over(sum.allocated, 0, 0)
+			if p.unread(sum.cycles) {
+				got = append(got, i+1)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: dropped at looks %v, want %v", c.rule, got, c.want)
 		}
 	}
 }

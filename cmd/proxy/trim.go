@@ -14,11 +14,16 @@ import (
 // trim gives back what only the start needed. Registering some two hundred
 // protobuf packages runs and reads nearly all of the binary once, and the kernel
 // maps what lies around each page: two thirds of an idle sidecar's memory are
-// pages of the file that are never looked at again. Dropping them from the page
-// table costs a minor fault for each that is. The first configuration's garbage
-// goes back too.
+// pages of the file that are never looked at again. The first configuration's
+// garbage goes back too.
 func trim() error {
 	debug.FreeOSMemory()
+	return dropPages()
+}
+
+// dropPages takes the pages of the binary out of the page table. Each that is
+// looked at again costs a minor fault.
+func dropPages() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("finding the binary: %w", err)
