@@ -139,11 +139,7 @@ func (p *Pod) Start(ctx context.Context) error {
 	if err := log.Chmod(0o666); err != nil { // Envoy opens /dev/stdout anew, as 1337
 		return err
 	}
-	binary := p.bed.binaries.proxy
-	if p.Kind == Envoy {
-		binary = p.bed.binaries.agent
-	}
-	c := p.Command(ctx, 1337, binary, "proxy", "sidecar", "--domain", "demo.svc.cluster.local", "--proxyLogLevel=warning", "--proxyComponentLogLevel=misc:error", "--log_output_level=default:info")
+	c := p.Command(ctx, 1337, p.binary(), "proxy", "sidecar", "--domain", "demo.svc.cluster.local", "--proxyLogLevel=warning", "--proxyComponentLogLevel=misc:error", "--log_output_level=default:info")
 	c.Dir, c.Env, c.Stdout, c.Stderr = p.dir, p.environment(), log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := c.Start(); err != nil {
@@ -151,6 +147,14 @@ func (p *Pod) Start(ctx context.Context) error {
 	}
 	p.sidecar = c
 	return nil
+}
+
+// binary is the program that the pod's sidecar starts as.
+func (p *Pod) binary() string {
+	if p.Kind == Envoy {
+		return p.bed.binaries.agent
+	}
+	return p.bed.binaries.proxy
 }
 
 // WaitReady waits for what the kubelet's startup probe asks.
@@ -164,13 +168,18 @@ func (p *Pod) WaitReady(ctx context.Context) error {
 	return err
 }
 
-// Stop ends sidecar and application.
-func (p *Pod) Stop() {
+// StopSidecar kills the sidecar, which Start starts anew.
+func (p *Pod) StopSidecar() {
 	if p.sidecar != nil {
 		_ = syscall.Kill(-p.sidecar.Process.Pid, syscall.SIGKILL) // the agent's Envoy is in the group
 		_ = p.sidecar.Wait()
 		p.sidecar = nil
 	}
+}
+
+// Stop ends sidecar and application.
+func (p *Pod) Stop() {
+	p.StopSidecar()
 	if p.app != nil {
 		p.app.Stop()
 	}
