@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -19,13 +22,66 @@ func Message(data []byte, m proto.Message, allowUnknown bool) error {
 	if err != nil {
 		return fmt.Errorf("parsing YAML: %w", err)
 	}
+	name := m.ProtoReflect().Descriptor().Name()
+	if string(b) == "null" {
+		return fmt.Errorf("parsing %s: it is empty", name)
+	}
 	if b, err = wrapUnknown(b); err != nil {
 		return err
 	}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: allowUnknown}).Unmarshal(b, m); err != nil {
-		return fmt.Errorf("parsing %s: %w", m.ProtoReflect().Descriptor().Name(), err)
+		return fmt.Errorf("parsing %s: %s", name, explain(b, err))
 	}
 	return nil
+}
+
+// explain puts a field's path in place of protojson's position, which is one in
+// JSON that we made and the reader never saw.
+func explain(b []byte, err error) string {
+	said := regexp.MustCompile(`^proto:[\s\x{a0}]*(?:syntax error )?\(line 1:(\d+)\): (.*)$`).FindStringSubmatch(err.Error())
+	if said == nil {
+		return err.Error()
+	}
+	column, _ := strconv.Atoi(said[1])
+	before := []rune(string(b))
+	at := len(string(before[:min(column-1, len(before))]))
+	f := finder{dec: json.NewDecoder(bytes.NewReader(b)), at: int64(at)}
+	if path, ok := f.value(""); ok && path != "" {
+		return path + ": " + said[2]
+	}
+	return said[2]
+}
+
+// finder looks for the field that an offset in JSON belongs to.
+type finder struct {
+	dec *json.Decoder
+	at  int64
+}
+
+// value reads one value; ok is true when the offset is in it.
+func (f finder) value(path string) (found string, ok bool) {
+	t, err := f.dec.Token()
+	if err != nil || f.dec.InputOffset() > f.at {
+		return path, true
+	}
+	open, _ := t.(json.Delim)
+	for i := 0; open != 0 && f.dec.More(); i++ {
+		inner := fmt.Sprintf("%s[%d]", path, i)
+		if open == '{' {
+			key, err := f.dec.Token()
+			inner = strings.TrimPrefix(fmt.Sprintf("%s.%v", path, key), ".")
+			if err != nil || f.dec.InputOffset() > f.at {
+				return inner, true
+			}
+		}
+		if found, ok := f.value(inner); ok {
+			return found, true
+		}
+	}
+	if open != 0 {
+		_, _ = f.dec.Token() // the closing bracket
+	}
+	return "", false
 }
 
 // wrapUnknown rewrites objects with an @type that isn't linked in. It keeps
