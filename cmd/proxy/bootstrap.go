@@ -29,8 +29,8 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 	if err != nil {
 		return err
 	}
-	if f.concurrency < 0 {
-		return fmt.Errorf("--concurrency %d: must not be negative", f.concurrency)
+	if err := f.check(); err != nil {
+		return err
 	}
 	level, log, err := newLog(h, f.logLevel, false)
 	if err != nil {
@@ -62,6 +62,22 @@ func serveBootstrap(ctx context.Context, h host, f flags) error {
 		options: map[string]any{"config_path": f.config, "concurrency": f.concurrency, "log_level": f.logLevel, "drain_time": fmt.Sprintf("%ds", f.drainTime),
 			"drain_strategy": capital(f.drainStrategy), "mode": capital(f.mode), "restart_epoch": 0, "local_address_ip_version": "v4"},
 	})
+}
+
+// check refuses values that can't be meant.
+func (f *flags) check() error {
+	if f.drainStrategy != "gradual" && f.drainStrategy != "immediate" {
+		return fmt.Errorf("--drain-strategy %q: must be gradual or immediate", f.drainStrategy)
+	}
+	for _, n := range [...]struct {
+		name  string
+		value int
+	}{{"concurrency", f.concurrency}, {"drain-time-s", f.drainTime}, {"file-flush-interval-msec", f.flushMillis}} {
+		if n.value < 0 {
+			return fmt.Errorf("--%s %d: must not be negative", n.name, n.value)
+		}
+	}
+	return nil
 }
 
 // capital writes a word as Envoy's enums print.

@@ -21,6 +21,9 @@ func TestCommandLineSaysWhatIsWrong(t *testing.T) {
 		{"an unknown flag is named", []string{"--mod", "validate", "--config-yaml", "{}"}, "unknown flag: --mod"},
 		{"a level that isn't one", []string{"--mode", "validate", "-l", "verbose", "--config-yaml", "{}"}, "verbose"},
 		{"less than no worker", []string{"--mode", "validate", "--concurrency", "-3", "--config-yaml", "{}"}, "--concurrency -3"},
+		{"no way to drain", []string{"--mode", "validate", "--drain-strategy", "slow", "--config-yaml", "{}"}, `--drain-strategy "slow"`},
+		{"a time before now", []string{"--mode", "validate", "--drain-time-s", "-5", "--config-yaml", "{}"}, "--drain-time-s -5"},
+		{"a flush before now", []string{"--mode", "validate", "--file-flush-interval-msec", "-5", "--config-yaml", "{}"}, "--file-flush-interval-msec -5"},
 		{"an unknown field is named", []string{"--mode", "validate", "--config-yaml", unknown}, `"nodee"`},
 		{"unless it may be left out", []string{"--mode", "validate", "--allow-unknown-static-fields", "--config-yaml", unknown}, ""},
 	} {
