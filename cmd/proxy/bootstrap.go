@@ -151,6 +151,11 @@ func newLog(h host, level string, asJSON bool) (*slog.LevelVar, *slog.Logger, er
 	return v, slog.New(slog.NewTextHandler(h.stderr, o)), nil
 }
 
+// warner writes what a part of the control path has to tell, which is trouble only.
+func warner(log *slog.Logger) func(string, ...any) {
+	return func(format string, args ...any) { log.Warn(fmt.Sprintf(format, args...)) }
+}
+
 // keepStats says which clusters have statistics of their own, by the bootstrap's
 // matcher. Istio's leaves nearly all out, which is where Envoy's memory goes.
 func keepStats(m *config.StatsMatcher) func(string) bool {

@@ -120,7 +120,7 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 	first := true
 	o := xdsclient.Options{
 		Node: p.boot.Node, ADS: p.boot.ADS, Static: &p.boot.Static, Translate: p.registry, Dial: p.dial,
-		Logf: func(format string, args ...any) { p.log.Info(fmt.Sprintf(format, args...)) },
+		Logf: warner(p.log),
 		Apply: func(s *config.Snapshot) {
 			if p.names.Swap(s.Names) != s.Names && p.pod != nil {
 				p.pod.named(s.Names)

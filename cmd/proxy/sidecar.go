@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -74,7 +75,7 @@ func serveSidecar(ctx context.Context, h host, o agentFlags) error {
 	if err != nil {
 		return fmt.Errorf("the bootstrap derived from the environment: %w", err)
 	}
-	pod, dial, err := newPodSide(agent, func(format string, args ...any) { log.Info(fmt.Sprintf(format, args...)) })
+	pod, dial, err := newPodSide(agent, log)
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func agentLevel(o agentFlags) string {
 }
 
 // newPodSide prepares the identity and the way to istiod.
-func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclient.Dialer, error) {
+func newPodSide(a *identity.Agent, log *slog.Logger) (*podSide, xdsclient.Dialer, error) {
 	p := &podSide{agent: a, ready: admin.NewReadiness(nil, "identity", "configuration")}
 	var err error
 	if a.Env("ISTIO_META_DNS_CAPTURE") == "true" {
@@ -132,7 +133,7 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 	if ca == "" {
 		ca = discovery
 	}
-	o := identity.Options{ID: a.SPIFFE(), CA: peer(ca, "CA_ROOT_CA"), CRLFile: crlFile, Signer: a.Env("ISTIO_META_CERT_SIGNER"), Logf: logf}
+	o := identity.Options{ID: a.SPIFFE(), CA: peer(ca, "CA_ROOT_CA"), CRLFile: crlFile, Signer: a.Env("ISTIO_META_CERT_SIGNER"), Logf: warner(log)}
 	if v := a.Env("SECRET_TTL"); v != "" {
 		if o.TTL, err = time.ParseDuration(v); err != nil {
 			return nil, nil, fmt.Errorf("SECRET_TTL: %w", err)
@@ -147,7 +148,7 @@ func newPodSide(a *identity.Agent, logf func(string, ...any)) (*podSide, xdsclie
 		o.Mounted, o.CA = &m, nil
 	}
 	if path := a.WorkloadSocket(); served(path) {
-		logf("certificates come from the SDS server at %s", path)
+		log.Info("certificates come from an SDS server", "socket", path)
 		p.counts = newAgentMetrics(func() time.Time { return time.Time{} })
 	} else {
 		p.source = identity.NewSource(o)
