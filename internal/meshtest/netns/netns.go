@@ -41,9 +41,10 @@ func New(prefix string, hub netip.Addr, bits int) (*Topology, error) {
 	t := &Topology{prefix: prefix}
 	name := prefix + "-cp"
 	t.hub = &Namespace{Name: name, Addr: hub, path: "/run/netns/" + name}
-	t.all = append(t.all, t.hub)
+	if err := t.claim(t.hub); err != nil {
+		return nil, err
+	}
 	err := sequence(
-		[]string{"ip", "netns", "add", name},
 		[]string{"ip", "-n", name, "link", "set", "lo", "up"},
 		[]string{"ip", "-n", name, "link", "add", "br0", "type", "bridge"},
 		// A fixed address: a bridge otherwise takes the lowest of its ports, and
@@ -65,10 +66,11 @@ func (t *Topology) Hub() *Namespace { return t.hub }
 func (t *Topology) Add(pod string, addr netip.Addr, bits int) (*Namespace, error) {
 	name := t.prefix + "-" + pod
 	n := &Namespace{Name: name, Addr: addr, path: "/run/netns/" + name}
-	t.all = append(t.all, n)
+	if err := t.claim(n); err != nil {
+		return nil, err
+	}
 	port := "v" + pod
 	err := sequence(
-		[]string{"ip", "netns", "add", name},
 		[]string{"ip", "link", "add", port, "netns", t.hub.Name, "type", "veth", "peer", "name", "eth0", "netns", name},
 		[]string{"ip", "-n", t.hub.Name, "link", "set", port, "master", "br0"},
 		[]string{"ip", "-n", t.hub.Name, "link", "set", port, "up"},
@@ -82,6 +84,18 @@ func (t *Topology) Add(pod string, addr netip.Addr, bits int) (*Namespace, error
 		return nil, err
 	}
 	return n, nil
+}
+
+// claim makes n, which Close then deletes; one that is there is somebody else's.
+func (t *Topology) claim(n *Namespace) error {
+	if _, err := os.Stat(n.path); err == nil {
+		return fmt.Errorf("network namespace %[1]s is there already: another run has it, or left it behind (`ip netns del %[1]s`)", n.Name)
+	}
+	if err := sequence([]string{"ip", "netns", "add", n.Name}); err != nil {
+		return err
+	}
+	t.all = append(t.all, n)
+	return nil
 }
 
 // Close deletes every namespace. Programs started in them are the caller's to end.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 )
 
@@ -57,5 +59,27 @@ func TestPodsReachEachOtherOnly(t *testing.T) {
 	}
 	if out, err := a.Command(context.Background(), 1337, "id", "-u").Output(); err != nil || string(out) != "1337\n" {
 		t.Fatalf("a program as 1337 ran as %q, %v", out, err)
+	}
+}
+
+// TestASecondTopologyLeavesTheFirst: two of the same prefix can't be, and the one
+// that comes late must not take the other's namespaces down.
+func TestASecondTopologyLeavesTheFirst(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes network namespaces")
+	}
+	hub := netip.MustParseAddr("10.247.255.1")
+	first, err := New("slnu", hub, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New("slnu", hub, 16); err == nil || !strings.Contains(err.Error(), "slnu-cp is there already") {
+		t.Errorf("a second one: %v", err)
+	}
+	if _, err := os.Stat(first.Hub().path); err != nil {
+		t.Errorf("the first one's namespace: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
 	}
 }
