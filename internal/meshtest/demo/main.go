@@ -90,6 +90,9 @@ func run(ctx context.Context, o options) (failed int, err error) {
 		if *p, err = filepath.Abs(*p); err != nil {
 			return 0, err
 		}
+		if _, err := os.Stat(*p); err != nil {
+			return 0, fmt.Errorf("looking for a binary that `make build` makes: %w", err)
+		}
 	}
 	fmt.Println("Making three pods: a (client), b-1 and b-2 (servers), and x, a client outside the mesh.")
 	w, err := newWorld(ctx, o)
@@ -109,13 +112,17 @@ func run(ctx context.Context, o options) (failed int, err error) {
 }
 
 func (s *story) lookAround(ctx context.Context) {
-	fmt.Printf(`
-Everything is up until you press Ctrl-C. In another terminal, as root:
-  ip netns exec %[1]s curl -v http://%[2]s/            # as an application in pod a
-  ip netns exec %[1]s curl http://127.0.0.1:15000/     # a's administration page
-  ip netns exec %[1]s curl http://127.0.0.1:15000/clusters
-  ip netns exec %[1]s iptables-save -t nat             # the redirect rules
-  tail -f %[3]s/a.log                                  # a's log
-`, s.pods["a"].Name, serviceVIP, s.dir)
+	inside := "ip netns exec " + s.pods["a"].Name + " "
+	fmt.Print("\nEverything is up until you press Ctrl-C. In another terminal, as root:\n")
+	for _, c := range [...]struct{ command, what string }{
+		{inside + "curl -v http://" + serviceVIP + "/", "as an application in pod a"},
+		{inside + "curl http://127.0.0.1:15000/help", "a's administration pages"},
+		{inside + "curl http://127.0.0.1:15000/clusters", "what a knows of others"},
+		{inside + "curl http://127.0.0.1:15020/stats/prometheus", "a's metrics"},
+		{inside + "iptables-save -t nat", "the redirect rules"},
+		{"tail -f " + s.log(s.pods["a"]), "a's log"},
+	} {
+		fmt.Printf("  %-64s # %s\n", c.command, c.what)
+	}
 	<-ctx.Done()
 }

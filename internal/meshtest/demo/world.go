@@ -63,7 +63,7 @@ func newWorld(ctx context.Context, o options) (*world, error) {
 	}
 	w := &world{dir: dir, opts: o, pods: map[string]*pod{}, mesh: demoMesh()}
 	if w.topology, err = netns.New("sld", netip.MustParseAddr(hubIP), 16); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.Remove(dir))
 	}
 	if err := w.fill(ctx); err != nil {
 		return nil, errors.Join(err, w.close())
