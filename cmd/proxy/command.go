@@ -64,6 +64,9 @@ func rootCommand(h host) *cobra.Command {
 				}
 				return errors.New("at least one of --config-path (-c) and --config-yaml must be given; for a pod of Istio use `proxy sidecar`")
 			}
+			if len(args) > 0 {
+				return fmt.Errorf("unexpected argument %q", args[0])
+			}
 			return serveBootstrap(c.Context(), h, f)
 		},
 	}

@@ -16,6 +16,8 @@ func TestCommandLineSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{"an unknown command is named", []string{"bogus"}, `unknown command "bogus"`},
+		{"a word too many is named", []string{"--mode", "validate", "--config-yaml", "{}", "extra"}, `unexpected argument "extra"`},
+		{"a request says what it takes", []string{"request", "stats"}, "METHOD PATH [BODY], not 1"},
 		{"no bootstrap", []string{}, "--config-path"},
 		{"a mode that is not done is refused", []string{"--mode", "init_only", "--config-yaml", "{}"}, `--mode "init_only"`},
 		{"an unknown flag is named", []string{"--mod", "validate", "--config-yaml", "{}"}, "unknown flag: --mod"},

@@ -24,7 +24,12 @@ func requestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "request METHOD PATH [BODY]",
 		Short: "Ask the proxy's admin or status port and print the answer",
-		Args:  cobra.RangeArgs(2, 3),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 || len(args) > 3 {
+				return fmt.Errorf("request takes METHOD PATH [BODY], not %d words", len(args))
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if !slices.Contains(requestPorts, port) {
 				return fmt.Errorf("--debug-port %d: must be one of %v", port, requestPorts)
