@@ -58,6 +58,11 @@ func NewAgent(in Inputs) (*Agent, error) {
 		Env: func(k string) string { return env[k] }, Namespace: env["POD_NAMESPACE"], Pod: env["POD_NAME"],
 		Account: env["SERVICE_ACCOUNT"], TrustDomain: or(env["TRUST_DOMAIN"], "cluster.local"), ClusterID: env["ISTIO_META_CLUSTER_ID"],
 	}
+	if ip := env["INSTANCE_IP"]; ip != "" {
+		if _, err := netip.ParseAddr(ip); err != nil { // istiod would refuse the node, without the variable's name
+			return nil, fmt.Errorf("INSTANCE_IP %q is not an IP address", ip)
+		}
+	}
 	a.Labels = podFile(in.ReadFile, labelsFile)
 	delete(a.Labels, "pod-template-hash")
 	a.Annotations = podFile(in.ReadFile, annotationsFile)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"sluice/internal/identity"
@@ -100,8 +101,11 @@ func TestProxyConfigLayersReplaceFields(t *testing.T) {
 	}
 }
 
-func TestBrokenProxyConfigIsAnError(t *testing.T) {
-	if _, err := identity.NewAgent(pod("PROXY_CONFIG={")); err == nil {
-		t.Error("taken")
+func TestABrokenEnvironmentIsAnErrorThatNamesTheVariable(t *testing.T) {
+	for _, broken := range []string{"PROXY_CONFIG={", "INSTANCE_IP=10.244.0"} {
+		name, _, _ := strings.Cut(broken, "=")
+		if _, err := identity.NewAgent(pod(broken)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", broken, err)
+		}
 	}
 }
