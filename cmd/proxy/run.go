@@ -127,9 +127,11 @@ func (p *process) clientOptions(ctx context.Context) xdsclient.Options {
 			}
 			err := p.plane.Apply(ctx, s)
 			if err != nil && ctx.Err() == nil {
-				p.log.Error("applying configuration", "error", err)
 				if first && p.boot.ADS == nil {
+					p.setState(admin.Draining) // it isn't to be called live, nor in force
 					p.applyE <- err
+				} else {
+					p.log.Error("applying configuration", "error", err)
 				}
 			}
 			first = false
