@@ -38,7 +38,7 @@ func findPrograms(o runOptions) (p programs, missing []string, err error) {
 			p.envoy, err = filepath.Abs(p.envoy)
 		}
 		if err != nil {
-			p.envoy, missing = "", append(missing, "Envoy")
+			return p, nil, fmt.Errorf("-envoy: %w; `make envoy` fetches it, none leaves it out", err)
 		}
 	}
 	if p.haproxy, err = exec.LookPath("haproxy"); err != nil {

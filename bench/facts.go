@@ -18,13 +18,14 @@ type facts struct {
 	Cores, Rounds                 int
 	Length, Took, LoadAverage     string
 	Quick                         bool
+	Rows                          string // the expression that chose them; empty for all
 	Notes                         []string
 	Gates                         []string // what the correctness gate found
 }
 
 func gatherFacts(o runOptions, p programs, notes []string) facts {
 	f := facts{
-		Date: time.Now().UTC().Format("2006-01-02 15:04 MST"), Go: runtime.Version(), Cores: onlineCores(), Length: o.length.String(), Quick: o.quick,
+		Date: time.Now().UTC().Format("2006-01-02 15:04 MST"), Go: runtime.Version(), Cores: onlineCores(), Length: o.length.String(), Quick: o.quick, Rows: o.rows,
 		Envoy: firstLine(p.envoy, "--version"), Haproxy: firstLine(p.haproxy, "-v"), Commit: firstLine("git", "describe", "--always", "--dirty", "--exclude=*"),
 		CPU: "unknown CPU", Hashes: map[string]string{},
 	}

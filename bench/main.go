@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,10 +33,11 @@ func main() {
 }
 
 func dispatch(ctx context.Context, args []string) error {
-	name := "run"
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
-		name, args = args[0], args[1:]
+	const names = "run, table, compare, load, probe, origin, mirror, forward, goproxy or enter"
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return fmt.Errorf("a subcommand comes first: %s; `bench run -h` lists its flags", names)
 	}
+	name, args := args[0], args[1:]
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
 	switch name {
 	case "run":
@@ -68,7 +70,7 @@ func dispatch(ctx context.Context, args []string) error {
 func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	var o runOptions
 	flags.StringVar(&o.sluice, "sluice", "bin/proxy", "the proxy under test")
-	flags.StringVar(&o.envoy, "envoy", "envoy", "the Envoy to compare with; none leaves it out")
+	flags.StringVar(&o.envoy, "envoy", ".cache/envoy/bin/envoy", "the Envoy to compare with; none leaves it out")
 	flags.StringVar(&o.rows, "rows", "", "regular expression of scenarios to run (default: all)")
 	flags.IntVar(&o.rounds, "rounds", 20, "rounds; two of them are ABBA")
 	flags.DurationVar(&o.length, "length", 10*time.Second, "measured time of a cell")
@@ -83,6 +85,12 @@ func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&o.readme, "readme", "", "with -results, put some rows into this file, which has a place for them")
 	pinned := flags.Bool("pinned", false, "this process is on core 0 already")
 	_ = flags.Parse(args)
+	if flags.NArg() > 0 {
+		return fmt.Errorf("run takes flags only, not %q", flags.Arg(0))
+	}
+	if o.rounds < 1 {
+		return fmt.Errorf("-rounds %d: must be 1 or more", o.rounds)
+	}
 	if !*pinned {
 		self, err := os.Executable()
 		if err != nil {
@@ -129,5 +137,5 @@ func serveCommand(ctx context.Context, name string, flags *flag.FlagSet, args []
 		}
 		return forward(ctx, l, next)
 	}
-	return fmt.Errorf("unknown subcommand %q: run, table, compare, load, probe, origin, mirror, forward, goproxy, enter", name)
+	return fmt.Errorf("unknown subcommand %q", name)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,6 +69,9 @@ func run(ctx context.Context, o runOptions) (err error) {
 			list = append(list, s)
 		}
 	}
+	if len(list) == 0 {
+		return fmt.Errorf("-rows %q: no row has such a name", o.rows)
+	}
 	if err := b.gates(ctx, list, rec); err != nil {
 		return err
 	}
@@ -102,7 +106,7 @@ func (b *bench) rounds(ctx context.Context, list []scenario, rec *record) error 
 			names := b.programs.field(s, round, map[bool]int{true: 100, false: 2}[b.options.quick])
 			for _, i := range stat.Order(round, len(names), uint64(len(s.name))) {
 				if err := b.cellOf(ctx, s, names[i], round, rec); err != nil {
-					return err
+					return errors.Join(err, b.save(rec))
 				}
 			}
 		}
@@ -193,12 +197,18 @@ func halfOfMaximum(samples []sample) float64 {
 	return float64(int(1e9/cost[0]/2/100)) * 100 // the first round's, for all rounds alike
 }
 
-func (b *bench) write(rec *record) error {
+// save writes the raw results.
+func (b *bench) save(rec *record) error {
 	raw, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "samples.json"), raw, 0o644); err != nil {
+	return os.WriteFile(filepath.Join(b.dir, "samples.json"), raw, 0o644)
+}
+
+// write saves, and makes the table of what there is so far.
+func (b *bench) write(rec *record) error {
+	if err := b.save(rec); err != nil {
 		return err
 	}
 	text := table(rec)
