@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -59,8 +58,8 @@ type material struct {
 	slow     bool
 }
 
-// slow says whether a signature takes so long that it isn't for a worker: RSA's is
-// a millisecond and more. It goes by the material in use.
+// slow says whether a signature takes so long that it isn't for a worker: RSA's and
+// P-521's are a millisecond and more. It goes by the material in use.
 func (b *built) slow() bool {
 	m := b.material.Load()
 	return m != nil && m.slow
@@ -144,7 +143,7 @@ func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *
 	for i := range p.Certificates {
 		if r := refs[i]; r != nil && r.Certificate != nil {
 			m.certs = append(m.certs, r.Certificate)
-			m.slow = m.slow || isRSA(r.Certificate)
+			m.slow = m.slow || slowToSign(r.Certificate.PrivateKey)
 		} else {
 			m.missing = true
 		}
@@ -333,8 +332,15 @@ func (m *material) clone(h *handshake, server bool, sni string, autoSAN bool) *t
 		case h.needSNI && cs.ServerName == "":
 			e = &Error{Text: boring(1000+alertHandshake, "MISSING_SNI", ""), alert: alertHandshake}
 		case m.verifier != nil:
-			h.peer, e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
-			h.untrusted = !m.verifier.vouches(cs.PeerCertificates, server)
+			var id *identity
+			var vouched bool
+			if !h.aside(cs.PeerCertificates, func() {
+				id, e = m.verifier.check(cs.PeerCertificates, server, sni, autoSAN)
+				vouched = m.verifier.vouches(cs.PeerCertificates, server)
+			}) {
+				return errGone
+			}
+			h.peer, h.untrusted = id, !vouched
 		case len(cs.PeerCertificates) > 0:
 			h.peer, h.untrusted = newIdentity(cs.PeerCertificates), true
 		}
@@ -388,11 +394,6 @@ func choose(certs []*tls.Certificate, hello *tls.ClientHelloInfo, fullScan bool)
 
 func isECDSA(c *tls.Certificate) bool {
 	_, ok := c.PrivateKey.(*ecdsa.PrivateKey)
-	return ok
-}
-
-func isRSA(c *tls.Certificate) bool {
-	_, ok := c.PrivateKey.(*rsa.PrivateKey)
 	return ok
 }
 

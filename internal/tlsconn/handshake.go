@@ -45,6 +45,7 @@ type handshake struct {
 	co            *coroutine // nil before the first piece and after the last
 	shaken        bool       // there is a result
 	result        result
+	judge         func() // what a goroutine does of the piece, see aside
 	in            []byte // unread bytes of the peer
 	out           []byte // bytes for the wire
 	eof           bool   // nothing comes after in
@@ -128,6 +129,9 @@ func (h *handshake) onWorker() {
 
 // computed takes the outcome of a piece up, on the worker.
 func (h *handshake) computed() {
+	if h.judge != nil {
+		return // the piece isn't done
+	}
 	h.busy = false
 	switch {
 	case h.over:

@@ -137,7 +137,8 @@ func (p *Pool) admit() bool {
 	return true
 }
 
-// give has a goroutine do h's next piece and then tell its worker.
+// give has a goroutine do h's next piece, or what it set aside of one, and then
+// tell its worker.
 func (p *Pool) give(h *handshake) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,6 +155,11 @@ func (p *Pool) give(h *handshake) {
 // work does pieces until none waits.
 func (p *Pool) work() {
 	for h := p.take(); h != nil; h = p.take() {
+		if f := h.judge; f != nil {
+			f()
+			h.w.Post(h.judged)
+			continue
+		}
 		h.compute()
 		h.w.Post(h.computed)
 	}
