@@ -145,12 +145,7 @@ func (r *verifier) trust(peers []*x509.Certificate, server bool) (*identity, *Er
 	if e != nil || r.expired {
 		return id, e
 	}
-	until := now.Add(trustFor)
-	for _, c := range chain {
-		if c.NotAfter.Before(until) {
-			until = c.NotAfter
-		}
-	}
+	until := r.goodUntil(now, chain)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.trusted == nil || len(r.trusted) >= maxTrusted {
@@ -159,6 +154,23 @@ func (r *verifier) trust(peers []*x509.Certificate, server bool) (*identity, *Er
 	id.until = until
 	r.trusted[key] = id
 	return id, nil
+}
+
+// goodUntil is how long a chain isn't looked at again: no longer than a certificate
+// of it, or what a list says about one, is good.
+func (r *verifier) goodUntil(now time.Time, chain []*x509.Certificate) time.Time {
+	until := now.Add(trustFor)
+	for _, c := range chain {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+		for _, l := range r.crls {
+			if bytes.Equal(l.RawIssuer, c.RawSubject) && !l.NextUpdate.IsZero() && l.NextUpdate.Before(until) {
+				until = l.NextUpdate
+			}
+		}
+	}
+	return until
 }
 
 func chainKey(peers []*x509.Certificate, server bool) [32]byte {
