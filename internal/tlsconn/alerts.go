@@ -19,6 +19,7 @@ const (
 	alertRevoked     = 44
 	alertExpired     = 45
 	alertCertUnknown = 46
+	alertIllegal     = 47
 	alertUnknownCA   = 48
 	alertVersion     = 70
 	alertInternal    = 80

@@ -133,3 +133,45 @@ func TestGivenUpWhileJudged(t *testing.T) {
 		}
 	}
 }
+
+// TestHandshakesAreBounded: as in BoringSSL, certificates of more than 100 KB are
+// refused, before anybody parses them.
+func TestHandshakesAreBounded(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	one := ca.issue(t, leaf{id: "spiffe://a/b"})
+	for _, x := range []struct {
+		size int
+		want string
+	}{{90 << 10, ""}, {125 << 10, boring(150, "EXCESSIVE_MESSAGE_SIZE", "")}, {250 << 10, boring(150, "EXCESSIVE_MESSAGE_SIZE", "")}} {
+		many := &tls.Certificate{PrivateKey: one.PrivateKey}
+		for n := 0; n < x.size; n += len(one.Certificate[0]) {
+			many.Certificate = append(many.Certificate, one.Certificate[0])
+		}
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			b := newBench(t, false)
+			addr, out := b.echoServer(t, &config.DownstreamTLS{RequireClientCert: true, TLSParams: config.TLSParams{
+				Certificates: inline(ca.issue(t, leaf{dns: "a"})), Validation: &config.Validation{Roots: ca.pool, MaxDepth: 100}}})
+			c, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.SetDeadline(time.Now().Add(10 * time.Second))
+			conn := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, GetClientCertificate: show(many)})
+			told := make(chan error, 1)
+			go func() {
+				err := conn.Handshake()
+				if err == nil {
+					_, err = conn.Read(make([]byte, 1))
+				}
+				told <- err
+			}()
+			if o := <-out; errString(o.err) != x.want {
+				t.Errorf("TLS %x, %d bytes: %v", version, x.size, o.err)
+			}
+			if x.want != "" {
+				t.Logf("TLS %x, %d bytes: the client is told %v", version, x.size, <-told)
+			}
+		}
+	}
+}

@@ -17,6 +17,11 @@ import (
 // maxWaiting bounds what a peer may send ahead of the handshake.
 const maxWaiting = 128 << 10
 
+// maxTaken bounds what a handshake may be in all. BoringSSL takes certificates of
+// 100 KB, and what else there is has a few; crypto/tls would take 256 KB and more
+// round them, and parse them for 6 ms before anything is known of the peer.
+const maxTaken = 116 << 10
+
 var errGone = errors.New("connection closed during the handshake")
 
 // handshake is both ends of a hand-over: the worker's Handler, which collects
@@ -51,6 +56,7 @@ type handshake struct {
 	eof           bool   // nothing comes after in
 	err           error
 	left          int    // bytes of the current record that crypto/tls hasn't had
+	taken         int    // bytes of all records so far
 	sent          []byte // everything written, to count records under the last key
 	inKey         []byte // traffic secrets, once known
 	outKey        []byte
@@ -254,7 +260,7 @@ func (h *handshake) waitRecord() bool {
 			break
 		}
 		if wholeRecords(h.in) > 0 {
-			h.left = min(len(h.in), headerLen+int(binary.BigEndian.Uint16(h.in[3:])))
+			h.take()
 			return true
 		}
 		if h.eof {
@@ -266,6 +272,16 @@ func (h *handshake) waitRecord() bool {
 		}
 	}
 	return false
+}
+
+// take begins a record. One that is too much is made one that crypto/tls refuses,
+// with an alert that only it can seal.
+func (h *handshake) take() {
+	h.left = min(len(h.in), headerLen+int(binary.BigEndian.Uint16(h.in[3:])))
+	if h.taken += h.left; h.taken > maxTaken && h.verdict == nil {
+		h.verdict = &Error{Text: boring(150, "EXCESSIVE_MESSAGE_SIZE", ""), alert: alertIllegal}
+		h.in[3], h.in[4] = 0xff, 0xff
+	}
 }
 
 // Write keeps a flight until the piece ends.
