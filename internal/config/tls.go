@@ -57,11 +57,10 @@ type DownstreamTLS struct {
 // UpstreamTLS originates TLS.
 type UpstreamTLS struct {
 	TLSParams
-	SNI                string
-	AutoHostSNI        bool // auto_host_sni: endpoint's hostname
-	AutoSAN            bool // auto_sni_san_validation
-	AllowRenegotiation bool
-	MaxSessionKeys     int // 1 when absent
+	SNI            string
+	AutoHostSNI    bool // auto_host_sni: endpoint's hostname
+	AutoSAN        bool // auto_sni_san_validation
+	MaxSessionKeys int  // 1 when absent
 }
 
 // Validation is a CertificateValidationContext. Roots comes from Ref when that

@@ -309,9 +309,6 @@ func (x *ClientContext) prepare(h *handshake, o ClientOptions) (*tls.Config, err
 	if h.keepsSessions = m.sessions != nil; h.keepsSessions {
 		c.ClientSessionCache = sessionsOf{m.sessions, h, h.remote + " " + sni + " " + strings.Join(c.NextProtos, ",")}
 	}
-	if x.config.AllowRenegotiation {
-		c.Renegotiation = tls.RenegotiateFreelyAsClient
-	}
 	if len(m.certs) > 0 {
 		h.local = m.certs[0]
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {

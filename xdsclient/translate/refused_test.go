@@ -109,6 +109,7 @@ func TestRefusedInIsolation(t *testing.T) {
 		{"LOGICAL_DNS has one endpoint", ClusterURL, `{name: c, type: LOGICAL_DNS}`, ""},
 		{"an unknown transport socket is named", ClusterURL, `{name: c, transport_socket: {name: x, typed_config: {"@type": type.googleapis.com/no.such.Socket}}}`, "transport_socket: didn't find"},
 		{"a cipher is one we know", ClusterURL, `{name: c, ` + tlsSocket(`tls_params: {cipher_suites: [NULL-MD5]}`) + `}`, "cipher_suites[0]: failed to initialize cipher suites: NULL-MD5"},
+		{"renegotiation", ClusterURL, `{name: c, ` + strings.Replace(tlsSocket(``), "common_tls_context", "allow_renegotiation: true, common_tls_context", 1) + `}`, "allow_renegotiation: not supported yet: handshakes within a connection"},
 		{"SANs without a root are no check", ClusterURL, `{name: c, ` + tlsSocket(`validation_context: {match_typed_subject_alt_names: [{san_type: DNS, matcher: {exact: x}}]}`) + `}`, "without trusted CA"},
 		{"ring sizes are in order", ClusterURL, `{name: c, lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 10, maximum_ring_size: 5}}`, "minimum_ring_size (10) > maximum_ring_size (5)"},
 		{"maglev's table is prime", ClusterURL, `{name: c, lb_policy: MAGLEV, maglev_lb_config: {table_size: 8}}`, "must be a prime"},

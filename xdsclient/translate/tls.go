@@ -48,12 +48,12 @@ func upstreamTLS(s scope, t typed, _ int) socket {
 	if !s.decode(t, &m) {
 		return socket{}
 	}
+	s.unsupported(m.GetAllowRenegotiation(), "allow_renegotiation", "handshakes within a connection")
 	u := &config.UpstreamTLS{
-		SNI:                m.GetSni(),
-		AutoHostSNI:        m.GetAutoHostSni(),
-		AutoSAN:            m.GetAutoSniSanValidation(),
-		AllowRenegotiation: m.GetAllowRenegotiation(),
-		MaxSessionKeys:     capped(u32(m.GetMaxSessionKeys(), 1)),
+		SNI:            m.GetSni(),
+		AutoHostSNI:    m.GetAutoHostSni(),
+		AutoSAN:        m.GetAutoSniSanValidation(),
+		MaxSessionKeys: capped(u32(m.GetMaxSessionKeys(), 1)),
 	}
 	if strings.ContainsRune(u.SNI, 0) {
 		s.at("sni").bad("SNI names containing NULL-byte are not allowed")
