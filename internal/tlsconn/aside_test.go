@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,10 +72,68 @@ func watched(t *testing.T) *bench {
 	return b
 }
 
-// TestLongChainsDontKeepTheWorker has a client without a trusted certificate show
-// a chain that takes a third of a second.
-func TestLongChainsDontKeepTheWorker(t *testing.T) {
-	ca, shown := newAuthority(t, "ca"), costly(t, elliptic.P521(), 100)
+// verifying is how long a server takes to look at a client's certificates.
+func verifying(t *testing.T, ca *authority, c *tls.Certificate) time.Duration {
+	var peers []*x509.Certificate
+	for _, der := range c.Certificate {
+		x, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers = append(peers, x)
+	}
+	v, began := &verifier{roots: ca.pool, depth: 100}, time.Now()
+	if _, e := v.check(peers, true, "", false); e == nil {
+		t.Error("the chain is taken for good")
+	}
+	return time.Since(began)
+}
+
+// TestStrangersAreNotAsked: a chain of nobody's costs a look at some certificates,
+// not a hundred signatures of P-521, which take a third of a second.
+func TestStrangersAreNotAsked(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	few, many := verifying(t, ca, costly(t, elliptic.P521(), 3)), verifying(t, ca, costly(t, elliptic.P521(), 100))
+	if many > 5*few {
+		t.Errorf("a hundred issuers take %v, three %v", many, few)
+	}
+}
+
+// TestLongChainsAreFollowed whatever their order, and strangers among them.
+func TestLongChainsAreFollowed(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	var chain []*x509.Certificate
+	at := ca
+	for i := range 24 {
+		next := &authority{key: newKey(t)}
+		tmpl := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 2)), Subject: pkix.Name{CommonName: "i", SerialNumber: string(rune('a' + i))},
+			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+		der, err := x509.CreateCertificate(rand.Reader, tmpl, at.cert, &next.key.PublicKey, at.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.cert, _ = x509.ParseCertificate(der)
+		chain, at = append(chain, next.cert), next
+	}
+	chain = append(chain, newAuthority(t, "stranger").cert)
+	own := at.issue(t, leaf{id: "spiffe://a/b"}).Leaf
+	v := &verifier{roots: ca.pool, depth: 100}
+	for range 2 {
+		if _, e := v.chain(append([]*x509.Certificate{own}, chain...), true); e != nil {
+			t.Error(e)
+		}
+		slices.Reverse(chain)
+	}
+	if _, e := v.chain(append([]*x509.Certificate{own}, chain[2:]...), true); e == nil {
+		t.Error("a chain with a gap is taken for good")
+	}
+}
+
+// TestCostlyChainsDontKeepTheWorker has a client without a trusted certificate show
+// few issuers with slow keys.
+func TestCostlyChainsDontKeepTheWorker(t *testing.T) {
+	ca, shown := newAuthority(t, "ca"), costly(t, elliptic.P521(), 3)
+	limit := verifying(t, ca, shown) / 2
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		b := watched(t)
 		addr, out := b.echoServer(t, &config.DownstreamTLS{RequireClientCert: true, TLSParams: config.TLSParams{
@@ -89,8 +148,8 @@ func TestLongChainsDontKeepTheWorker(t *testing.T) {
 		if o := <-out; o.err == nil {
 			t.Error("the chain was taken for good")
 		}
-		if busy := b.w.Turns().Busiest; busy > 30*time.Millisecond {
-			t.Errorf("TLS %x: a turn took %v", version, busy)
+		if busy := b.w.Turns().Busiest; busy > limit {
+			t.Errorf("TLS %x: a turn took %v, more than %v", version, busy, limit)
 		}
 	}
 }
@@ -98,7 +157,7 @@ func TestLongChainsDontKeepTheWorker(t *testing.T) {
 // TestGivenUpWhileJudged ends handshakes whose chains are still looked at: by their
 // time limit, by the peer, with the worker.
 func TestGivenUpWhileJudged(t *testing.T) {
-	ca, shown := newAuthority(t, "ca"), costly(t, elliptic.P384(), 30)
+	ca, shown := newAuthority(t, "ca"), costly(t, elliptic.P521(), 3)
 	x := &config.DownstreamTLS{RequireClientCert: true, TLSParams: config.TLSParams{
 		Certificates: inline(ca.issue(t, leaf{dns: "a"})), Validation: &config.Validation{Roots: ca.pool, MaxDepth: 100}}}
 	for _, ended := range []bool{false, true} {

@@ -34,10 +34,13 @@ type verifier struct {
 	trusted map[[32]byte]*identity // chains found good, by their bytes and usage
 }
 
-// maxTrusted bounds the remembered chains; trustFor how long one isn't verified again.
+// maxTrusted bounds the remembered chains; trustFor how long one isn't verified
+// again; maxStrangers how many of a long one's nobody may vouch for before the rest is left.
 const (
 	maxTrusted = 4096
 	trustFor   = time.Minute
+
+	maxStrangers = 16
 )
 
 // newVerifier joins the configured context with the one its secret gives. nil
@@ -190,10 +193,7 @@ func (r *verifier) chain(peers []*x509.Certificate, server bool) ([]*x509.Certif
 	if server {
 		usage = x509.ExtKeyUsageClientAuth
 	}
-	o := x509.VerifyOptions{Roots: r.roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
-	for _, c := range peers[1:] {
-		o.Intermediates.AddCert(c)
-	}
+	o := x509.VerifyOptions{Roots: r.roots, Intermediates: r.intermediates(peers), KeyUsages: []x509.ExtKeyUsage{usage}}
 	leaf := peers[0]
 	if r.expired {
 		// The signature is over the raw bytes, so that dates can be moved.
@@ -211,6 +211,38 @@ func (r *verifier) chain(peers []*x509.Certificate, server bool) ([]*x509.Certif
 		}
 	}
 	return nil, chainError(alertUnknownCA, r.depth+1, "unable to get local issuer certificate")
+}
+
+// intermediates are the certificates between a peer's own and a root. Where they
+// are many, only those that a root vouches for, found from there: crypto/x509 goes
+// the other way and checks a hundred signatures with keys that the peer made.
+func (r *verifier) intermediates(peers []*x509.Certificate) *x509.CertPool {
+	pool, rest := x509.NewCertPool(), slices.Clone(peers[1:])
+	if len(peers) <= maxQuick {
+		for _, c := range rest {
+			pool.AddCert(c)
+		}
+		return pool
+	}
+	o := x509.VerifyOptions{Roots: r.roots, Intermediates: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	strangers := 0
+	vouched := func(c *x509.Certificate) bool {
+		if strangers >= maxStrangers {
+			return false
+		}
+		if _, err := c.Verify(o); err != nil {
+			strangers++
+			return false
+		}
+		pool.AddCert(c)
+		return true
+	}
+	for pass, before := 0, 0; pass < 2 || before != len(rest); pass++ { // from the root if in order, then the other way
+		before, strangers = len(rest), 0
+		slices.Reverse(rest)
+		rest = slices.DeleteFunc(rest, vouched)
+	}
+	return pool
 }
 
 func asChainError(err error, leaf *x509.Certificate) *Error {
