@@ -41,7 +41,7 @@ func (a *active) give(to int, dst netip.AddrPort, fd int, peer netip.AddrPort) {
 	o, name := a.all.perW[to], a.config.Name
 	o.w.Post(func() {
 		if x := o.byName[name]; x != nil && x.shared == a.shared {
-			x.begin(dst, fd, peer)
+			x.begin(a, dst, fd, peer)
 			return
 		}
 		a.release(to)

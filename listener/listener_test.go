@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sluice/internal/config"
 	"sluice/internal/tlsconn"
 	"sluice/internal/worker"
@@ -543,6 +545,46 @@ func TestExactBalanceSpreadsConnectionsEvenly(t *testing.T) {
 	}
 	if n := byWorker(6); n != [2]int{6, 0} {
 		t.Errorf("%v of the 6 after 6 of the first worker's ended", n)
+	}
+}
+
+// TestGivenConnectionsAreUncountedAsTheyWereCounted, even if the listener has
+// changed on the way to their worker.
+func TestGivenConnectionsAreUncountedAsTheyWereCounted(t *testing.T) {
+	var ended sync.WaitGroup
+	ended.Add(1)
+	r := newRig(t, func(o *Options) {
+		o.Closed = func(*downstream.Connection) { ended.Done() }
+		o.HTTP = func(*worker.Worker, *config.Listener, *config.FilterChain, *config.HTTPConnectionManager) downstream.Terminal {
+			return terminalFunc(func(c *downstream.Connection) { c.Conn.SetHandler(closeOnEOF{c}) })
+		}
+	})
+	before := listenerOf("l", 1, chainOf("c", &config.HTTPConnectionManager{}))
+	before.ExactBalance, before.MaxConnections = true, 5
+	r.apply(before)
+	a := r.l.perW[0].byName["l"]
+	after := listenerOf("l", 2, chainOf("c", &config.HTTPConnectionManager{}))
+	r.apply(after)
+
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := netip.MustParseAddrPort("127.0.0.1:1")
+	a.w.Post(func() {
+		if !a.admitted() {
+			t.Error("not admitted")
+		}
+		a.shared.balance.open[1]++ // as if the other worker's turn had come
+		a.give(1, here, pair[0], here)
+	})
+	unix.Close(pair[1])
+	ended.Wait()
+	if n := a.shared.open.Load(); n != 0 {
+		t.Errorf("%d connections are open", n)
+	}
+	if n := a.shared.balance.open; n[0] != 0 || n[1] != 0 {
+		t.Errorf("the workers have %v", n)
 	}
 }
 

@@ -62,12 +62,12 @@ func (a *active) accept(s *acceptor, fd int, peer netip.AddrPort) {
 			return
 		}
 	}
-	a.begin(dst, fd, peer)
+	a.begin(a, dst, fd, peer)
 }
 
-// begin is where a connection's worker has it.
-func (a *active) begin(dst netip.AddrPort, fd int, peer netip.AddrPort) {
-	c := &conn{lis: a, owner: a}
+// begin is where a connection's worker has it. owner counted it.
+func (a *active) begin(owner *active, dst netip.AddrPort, fd int, peer netip.AddrPort) {
+	c := &conn{lis: a, owner: owner}
 	c.Listener = a.config
 	c.Src = peer
 	c.Start, c.Began = a.w.Now(), a.w.Wall().UnixNano()
@@ -292,7 +292,7 @@ func (c *conn) released(*downstream.Connection) {
 		c.lis.count.Destroyed++
 	}
 	c.lis.home.live--
-	c.owner.release(c.owner.w.Index())
+	c.owner.release(c.lis.w.Index())
 	if f := c.lis.all.opts.Closed; f != nil {
 		f(&c.Connection)
 	}
