@@ -21,6 +21,10 @@ const (
 	// maxIdleRecords bounds records in a row that carry no application data:
 	// tickets, KeyUpdates, empty ones. A flood costs us key derivations.
 	maxIdleRecords = 32
+	// maxRekeys bounds KeyUpdates in a row with less than rekeyData bytes before
+	// each: one costs as much as opening two thousand bytes, or ten records of one.
+	maxRekeys = 32
+	rekeyData = 4 << 10
 	// maxTicket bounds a handshake message after the handshake.
 	maxTicket = 64 << 10
 	// rekeyAfter records our side changes its key, well below the limit of
@@ -38,6 +42,8 @@ type records struct {
 	owesKey bool   // the peer asked for a KeyUpdate of ours
 	closed  bool   // an alert is out: nothing may follow
 	idle    int    // records in a row without data
+	rekeys  int    // the peer's KeyUpdates in a row that came early
+	data    int    // bytes since the last one
 	partial []byte // a handshake message in several records
 	eof     bool
 	learner *learner // nil: tickets are dropped
@@ -77,6 +83,7 @@ func (r *records) Open(wire []byte) (plain []byte, used int, err error) {
 		}
 		if kind == recordData && len(p) > 0 && len(r.partial) == 0 {
 			r.idle = 0
+			r.data += len(p)
 			w += len(p) // which is at wire[w:]
 			continue
 		}
@@ -148,6 +155,12 @@ func (r *records) message(kind byte, body []byte) error {
 	case kind == msgKeyUpdate && len(body) == 1 && body[0] <= 1:
 		if len(r.partial) > 0 { // section 5.1: a key change ends its record
 			return r.fatal(alertUnexpected, "message after KeyUpdate")
+		}
+		if r.rekeys++; r.data >= rekeyData {
+			r.rekeys = 0
+		}
+		if r.data = 0; r.rekeys > maxRekeys {
+			return r.fatal(alertUnexpected, "too many KeyUpdates")
 		}
 		r.owesKey = r.owesKey || body[0] == 1
 		if err := r.rd.next(); err != nil {

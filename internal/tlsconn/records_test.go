@@ -74,3 +74,20 @@ func TestOpenStopsAtAForgery(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyUpdatesAreWorthTheirCost: a byte of data between them doesn't make a flood
+// of them a good one, and rekeying often is no flood.
+func TestKeyUpdatesAreWorthTheirCost(t *testing.T) {
+	for _, x := range []struct{ size, times, want int }{{1, 3 * maxRekeys, maxRekeys}, {rekeyData, 3 * maxRekeys, 3 * maxRekeys * rekeyData}} {
+		from, to := pair(t, tls.TLS_AES_128_GCM_SHA256)
+		var wire []byte
+		for range x.times {
+			from.owesKey = true
+			wire = from.Seal(wire, make([]byte, x.size))
+		}
+		plain, _, err := to.Open(wire)
+		if len(plain) != x.want || (err != nil) != (x.want < x.times*x.size) {
+			t.Errorf("%d bytes between: %d of %d came, %v", x.size, len(plain), x.times*x.size, err)
+		}
+	}
+}
