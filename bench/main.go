@@ -44,8 +44,9 @@ func dispatch(ctx context.Context, args []string) error {
 		return runCommand(ctx, flags, args)
 	case "table":
 		raw := flags.String("raw", "bench/out/samples.json", "raw results")
+		readme := flags.String("readme", "", "put some rows into this file, which has a place for them")
 		_ = flags.Parse(args)
-		return tableCommand(*raw, os.Stdout)
+		return tableCommand(*raw, *readme, os.Stdout)
 	case "compare":
 		_ = flags.Parse(args)
 		return compareCommand(flags.Args(), os.Stdout)
@@ -83,6 +84,7 @@ func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&o.out, "out", "bench/out", "folder for raw results")
 	flags.StringVar(&o.results, "results", "", "write the table to this file too")
 	flags.StringVar(&o.readme, "readme", "", "with -results, put some rows into this file, which has a place for them")
+	flags.StringVar(&o.onto, "onto", "", "raw results of an earlier run with the same programs, of which only these rows are run again")
 	pinned := flags.Bool("pinned", false, "this process is on core 0 already")
 	_ = flags.Parse(args)
 	if flags.NArg() > 0 {

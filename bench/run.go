@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"sluice/bench/machine"
@@ -15,11 +16,11 @@ import (
 )
 
 type runOptions struct {
-	sluice, envoy, rows, out, results, readme string
-	rounds, retries                           int
-	length, warm, budget, quiet               time.Duration
-	quick                                     bool
-	foreign                                   float64
+	sluice, envoy, rows, out, results, readme, onto string
+	rounds, retries                                 int
+	length, warm, budget, quiet                     time.Duration
+	quick                                           bool
+	foreign                                         float64
 }
 
 // steps are the numbers of connections at which memory is read.
@@ -27,7 +28,7 @@ func (o runOptions) steps() []int {
 	if o.quick {
 		return []int{3000}
 	}
-	return []int{3000, 10000}
+	return []int{3000, 9800} // both ends of each fit into 20,000 descriptors
 }
 
 // record is the raw file: everything that the table is made from.
@@ -63,6 +64,11 @@ func run(ctx context.Context, o runOptions) (err error) {
 	if usual := stat.DefaultBounds().Foreign; o.foreign > usual {
 		rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("**Not a table of record**: others were let use %.0f %% of the proxy's core, not %.0f %%, before a cell was void.", o.foreign*100, usual*100))
 	}
+	if o.onto != "" {
+		if rec, err = continued(o.onto, rec, pick); err != nil {
+			return err
+		}
+	}
 	var list []scenario
 	for _, s := range scenarios() {
 		if pick.MatchString(s.name) && (!o.quick || s.quick) {
@@ -76,6 +82,23 @@ func run(ctx context.Context, o runOptions) (err error) {
 		return err
 	}
 	return b.rounds(ctx, list, rec)
+}
+
+// continued is an earlier run less the rows that are to be run again, which a note
+// says. The programs must be those of that run.
+func continued(path string, now *record, again *regexp.Regexp) (*record, error) {
+	rec, err := readRecord(path)
+	if err != nil {
+		return nil, fmt.Errorf("-onto: %w", err)
+	}
+	for name, hash := range rec.Facts.Hashes {
+		if now.Facts.Hashes[name] != hash {
+			return nil, fmt.Errorf("-onto: %s is another program now", name)
+		}
+	}
+	rec.Samples = slices.DeleteFunc(rec.Samples, func(s sample) bool { return again.MatchString(s.Scenario) })
+	rec.Facts.Notes = append(rec.Facts.Notes, fmt.Sprintf("rows that match `%s` were run again on %s", again, now.Facts.Date))
+	return rec, nil
 }
 
 // grace is how far repeats of void cells may take a round past the budget.
@@ -110,7 +133,9 @@ func (b *bench) rounds(ctx context.Context, list []scenario, rec *record) error 
 				}
 			}
 		}
-		rec.Facts.Rounds, rec.Facts.Took = round+1, time.Since(began).Round(time.Second).String()
+		if b.options.onto == "" {
+			rec.Facts.Rounds, rec.Facts.Took = round+1, time.Since(began).Round(time.Second).String()
+		}
 		if err := b.write(rec); err != nil {
 			return err
 		}

@@ -123,12 +123,13 @@ func Judge(i Interval, floor float64) Tier {
 	return Noise
 }
 
-// Floor is the noise floor that null runs show: the largest factor by which a
-// middle of theirs is off 1. One pair is no null run.
+// Floor is the noise floor that null runs prove: the largest factor by which a
+// middle of theirs is off 1 whose interval doesn't hold 1, else 1. What differs by
+// chance is in every row's own interval already. One pair is no null run.
 func Floor(nulls []Interval) float64 {
 	floor := 1.0
 	for _, n := range nulls {
-		if n.Mid > 0 && !math.IsInf(n.High, 1) {
+		if n.Low > 1 || n.High < 1 {
 			floor = max(floor, n.Mid, 1/n.Mid)
 		}
 	}

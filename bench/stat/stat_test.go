@@ -84,8 +84,20 @@ func TestTiers(t *testing.T) {
 			t.Errorf("%s: tier %d, want %d", c.name, got, c.want)
 		}
 	}
-	if got := Floor([]Interval{{Mid: 1.02}, {Mid: .96}, {Mid: math.NaN()}, {Mid: 2, High: math.Inf(1)}}); math.Abs(got-1/.96) > 1e-9 {
-		t.Errorf("floor %v", got)
+	for _, c := range []struct {
+		name string
+		null []Interval
+		want float64
+	}{
+		{"no null run", nil, 1},
+		{"nulls that hold 1", []Interval{{1.05, .98, 1.12}, {.96, .9, 1.01}}, 1},
+		{"one that is faster than itself", []Interval{{1.01, .99, 1.03}, {.96, .94, .98}}, 1 / .96},
+		{"one that is slower", []Interval{{1.06, 1.02, 1.1}, {.96, .94, .98}}, 1.06},
+		{"one pair", []Interval{{2, 0, math.Inf(1)}}, 1},
+	} {
+		if got := Floor(c.null); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
 	}
 }
 
