@@ -18,12 +18,12 @@ type standing struct {
 
 // standings are those of all lines of a run, by name.
 func (rec *record) standings() map[string]standing {
-	list, floor, _, _ := rec.grouped()
+	j := rec.judge()
 	all := map[string]standing{}
-	for g, lines := range list {
+	for g, lines := range j.lines {
 		for _, l := range lines {
 			s := standing{line: l, group: group(g)}
-			s.best, s.worst = l.reach(floor)
+			s.best, s.worst = l.reach(j.floor)
 			all[l.name] = s
 		}
 	}

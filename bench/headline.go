@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -24,30 +25,26 @@ var headlines = []string{
 const headBegin, headEnd = "<!-- bench: begin -->\n", "<!-- bench: end -->\n"
 
 // headline is a short table: every loss, then the chosen rows.
-func headline(rec *record) string {
-	lines, _, _, _ := rec.grouped()
+func headline(j *judgement) string {
 	var out strings.Builder
 	out.WriteString("| row | unit | sluice | Envoy | ratio |\n|---|---|---|---|---|\n")
 	put := func(l line) {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", l.name, l.unit, figure(l.ours), figure(l.rival()), figure(l.ratio.Mid))
 	}
-	for _, l := range lines[lost] {
+	for _, l := range j.lines[lost] {
 		put(l)
 	}
+	rest := slices.Concat(j.lines[even:]...)
 	for _, name := range headlines {
-		for _, list := range lines[even:] {
-			for _, l := range list {
-				if l.name == name {
-					put(l)
-				}
-			}
+		if i := slices.IndexFunc(rest, func(l line) bool { return l.name == name }); i >= 0 {
+			put(rest[i])
 		}
 	}
 	return out.String()
 }
 
 // writeHeadline puts the short table into the file that has a place for it.
-func writeHeadline(path string, rec *record) error {
+func writeHeadline(path string, j *judgement) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -57,5 +54,5 @@ func writeHeadline(path string, rec *record) error {
 	if !found || !ended {
 		return fmt.Errorf("%s has no place for the short table: %q and %q", path, headBegin, headEnd)
 	}
-	return os.WriteFile(path, []byte(before+headBegin+headline(rec)+headEnd+after), 0o644)
+	return os.WriteFile(path, []byte(before+headBegin+headline(j)+headEnd+after), 0o644)
 }

@@ -12,11 +12,7 @@ func TestHeadlinesAreRows(t *testing.T) {
 	var rows []string
 	for _, s := range scenarios() {
 		for _, m := range s.metrics {
-			name := s.name
-			if len(s.metrics) > 1 {
-				name += ": " + m.name
-			}
-			rows = append(rows, name)
+			rows = append(rows, s.row(m))
 		}
 	}
 	for _, h := range headlines {
@@ -33,7 +29,7 @@ func TestHeadlineShowsLossesFirstAndKeepsTheRestOfTheFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before\n"+headBegin+"old\n"+headEnd+"after\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeHeadline(path, rec); err != nil {
+	if err := writeHeadline(path, rec.judge()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(path)
@@ -47,7 +43,7 @@ func TestHeadlineShowsLossesFirstAndKeepsTheRestOfTheFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("no place"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeHeadline(path, rec); err == nil {
+	if err := writeHeadline(path, rec.judge()); err == nil {
 		t.Error("a file without a place is written")
 	}
 }

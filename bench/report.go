@@ -19,12 +19,13 @@ func tableCommand(raw, readme string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	j := rec.judge()
 	if readme != "" {
-		if err := writeHeadline(readme, rec); err != nil {
+		if err := writeHeadline(readme, j); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprint(out, table(rec))
+	_, err = fmt.Fprint(out, rec.table(j))
 	return err
 }
 
@@ -140,10 +141,7 @@ func (rec *record) lines(s scenario) (list []line) {
 		return nil
 	}
 	for _, m := range s.metrics {
-		l := line{name: s.name, unit: m.unit, must: m.must, goal: m.goal, void: void + v, peers: map[string]float64{}}
-		if len(s.metrics) > 1 {
-			l.name += ": " + m.name
-		}
+		l := line{name: s.row(m), unit: m.unit, must: m.must, goal: m.goal, void: void + v, peers: map[string]float64{}}
 		if failed != "" {
 			l.failed = "sluice: " + failed
 		} else if theirFailure != "" {
@@ -296,36 +294,43 @@ func (l line) group(floor float64) group {
 	return won
 }
 
-// grouped are all lines in their groups, the noise floor, and the null runs that prove it.
-func (rec *record) grouped() (list [len(groups)][]line, floor float64, names []string, nulls []stat.Interval) {
-	names, nulls = rec.ofOurs(sluiceAgain)
-	floor = stat.Floor(nulls)
+// judgement is what a run says: all lines in their groups.
+type judgement struct {
+	lines [len(groups)][]line
+	floor float64         // the noise floor
+	null  []string        // rows of the null runs that prove it
+	nulls []stat.Interval // and their ratios
+}
+
+func (rec *record) judge() *judgement {
+	j := &judgement{}
+	j.null, j.nulls = rec.ofOurs(sluiceAgain)
+	j.floor = stat.Floor(j.nulls)
 	for _, s := range scenarios() {
 		if s.kind == spread {
 			continue // chance, not cost
 		}
 		for _, l := range rec.lines(s) {
-			g := l.group(floor)
-			list[g] = append(list[g], l)
+			g := l.group(j.floor)
+			j.lines[g] = append(j.lines[g], l)
 		}
 	}
-	return list, floor, names, nulls
+	return j
 }
 
 // table is RESULTS.md.
-func table(rec *record) string {
-	lines, floor, names, nulls := rec.grouped()
+func (rec *record) table(j *judgement) string {
 	var out strings.Builder
-	out.WriteString(rec.Facts.head(floor, len(nulls)))
-	fmt.Fprintf(&out, "Losses, failures and voids: %d. Within noise: %d. Clear wins short of their *must*: %d. Clear wins within it: %d.\n", len(lines[lost]), len(lines[even]), len(lines[short]), len(lines[won]))
+	out.WriteString(rec.Facts.head(j.floor, len(j.nulls)))
+	fmt.Fprintf(&out, "Losses, failures and voids: %d. Within noise: %d. Clear wins short of their *must*: %d. Clear wins within it: %d.\n", len(j.lines[lost]), len(j.lines[even]), len(j.lines[short]), len(j.lines[won]))
 	for i, title := range groups {
-		section(&out, title, lines[i])
+		section(&out, title, j.lines[i])
 	}
-	ratioTable(&out, "Null runs: sluice against itself", names, nulls)
+	ratioTable(&out, "Null runs: sluice against itself", j.null, j.nulls)
 	names, twos := rec.ofOurs(sluiceTwo)
 	ratioTable(&out, "Two workers against one, on the same core: at most 1.10", names, twos)
 	rec.spreadTable(&out)
-	peerTable(&out, slices.Concat(lines[:]...))
+	peerTable(&out, slices.Concat(j.lines[:]...))
 	rec.gateTable(&out)
 	return out.String()
 }

@@ -77,7 +77,7 @@ func TestTablePutsLossesFirst(t *testing.T) {
 		cells(even, sluice, 10, 11, 9, 10), cells(even, envoy, 10, 10, 10, 10),
 		voided, cells(void, envoy, 1, 1),
 	)}
-	got := table(rec)
+	got := rec.table(rec.judge())
 	place := func(what string) int {
 		i := strings.Index(got, "| "+what)
 		if i < 0 {
@@ -98,7 +98,7 @@ func TestTablePutsLossesFirst(t *testing.T) {
 func TestBetterEnvoyColumnCounts(t *testing.T) {
 	name := "HTTP/1.1 1 KB, 32 connections"
 	rec := &record{Samples: slices.Concat(cells(name, sluice, 10, 10), cells(name, envoy, 40, 40), cells(name, envoyTuned, 20, 20))}
-	if got := table(rec); !strings.Contains(got, "**0.50**") {
+	if got := rec.table(rec.judge()); !strings.Contains(got, "**0.50**") {
 		t.Fatalf("want the ratio to the tuned Envoy, 0.50:\n%s", got)
 	}
 }
@@ -115,7 +115,7 @@ func TestWrongAnswersAndClientBoundRowsAreSaid(t *testing.T) {
 		ours[i].Values["share"] = .5
 	}
 	rec := &record{Samples: slices.Concat(ours, cells(name, envoy, 40, 40))}
-	if got := table(rec); !strings.Contains(got, "the client is the limit") {
+	if got := rec.table(rec.judge()); !strings.Contains(got, "the client is the limit") {
 		t.Errorf("nothing says that the client was the limit:\n%s", got)
 	}
 }

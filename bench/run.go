@@ -236,13 +236,14 @@ func (b *bench) write(rec *record) error {
 	if err := b.save(rec); err != nil {
 		return err
 	}
-	text := table(rec)
+	j := rec.judge()
+	text := rec.table(j)
 	if b.options.results == "" {
 		fmt.Println(text)
 		return nil
 	}
 	if b.options.readme != "" {
-		if err := writeHeadline(b.options.readme, rec); err != nil {
+		if err := writeHeadline(b.options.readme, j); err != nil {
 			return err
 		}
 	}

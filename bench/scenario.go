@@ -24,6 +24,14 @@ type scenario struct {
 	untuned bool     // Envoy's tuned column makes no difference worth its time
 }
 
+// row is a metric's name in the table.
+func (s *scenario) row(m metric) string {
+	if len(s.metrics) > 1 {
+		return s.name + ": " + m.name
+	}
+	return s.name
+}
+
 type kind int
 
 const (
