@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
@@ -51,6 +52,22 @@ func costly(t *testing.T, curve elliptic.Curve, n int) *tls.Certificate {
 // show gives it to servers that ask for others' as well.
 func show(c *tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c, nil }
+}
+
+// asking wants a certificate of the client's, in a chain of any length.
+func asking(t *testing.T, ca *authority) *config.DownstreamTLS {
+	return &config.DownstreamTLS{RequireClientCert: true, TLSParams: config.TLSParams{
+		Certificates: inline(ca.issue(t, leaf{dns: "a"})), Validation: &config.Validation{Roots: ca.pool, MaxDepth: 100}}}
+}
+
+// showing is a client that has c, until the test ends. It doesn't begin by itself.
+func showing(t *testing.T, addr netip.AddrPort, version uint16, c *tls.Certificate) *tls.Conn {
+	conn, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, GetClientCertificate: show(c)})
 }
 
 // watched is a bench whose worker tells how long its turns take.
@@ -136,14 +153,8 @@ func TestCostlyChainsDontKeepTheWorker(t *testing.T) {
 	limit := verifying(t, ca, shown) / 2
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		b := watched(t)
-		addr, out := b.echoServer(t, &config.DownstreamTLS{RequireClientCert: true, TLSParams: config.TLSParams{
-			Certificates: inline(ca.issue(t, leaf{dns: "a"})), Validation: &config.Validation{Roots: ca.pool, MaxDepth: 100}}})
-		c, err := net.Dial("tcp", addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		conn := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, GetClientCertificate: show(shown)})
+		addr, out := b.echoServer(t, asking(t, ca))
+		conn := showing(t, addr, version, shown)
 		go func() { conn.Handshake(); io.Copy(io.Discard, conn) }()
 		if o := <-out; o.err == nil {
 			t.Error("the chain was taken for good")
@@ -158,21 +169,16 @@ func TestCostlyChainsDontKeepTheWorker(t *testing.T) {
 // time limit, by the peer, with the worker.
 func TestGivenUpWhileJudged(t *testing.T) {
 	ca, shown := newAuthority(t, "ca"), costly(t, elliptic.P521(), 3)
-	x := &config.DownstreamTLS{RequireClientCert: true, TLSParams: config.TLSParams{
-		Certificates: inline(ca.issue(t, leaf{dns: "a"})), Validation: &config.Validation{Roots: ca.pool, MaxDepth: 100}}}
+	x := asking(t, ca)
 	for _, ended := range []bool{false, true} {
 		b := watched(t)
 		addr, out := b.echoServer(t, x)
 		for range 4 {
-			c, err := net.Dial("tcp", addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS13, GetClientCertificate: show(shown)})
+			conn := showing(t, addr, tls.VersionTLS13, shown)
 			if err := conn.Handshake(); err != nil {
 				t.Fatal(err)
 			}
-			c.Close()
+			conn.NetConn().Close()
 		}
 		if !ended {
 			for range 4 {
@@ -208,15 +214,9 @@ func TestHandshakesAreBounded(t *testing.T) {
 		}
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			b := newBench(t, false)
-			addr, out := b.echoServer(t, &config.DownstreamTLS{RequireClientCert: true, TLSParams: config.TLSParams{
-				Certificates: inline(ca.issue(t, leaf{dns: "a"})), Validation: &config.Validation{Roots: ca.pool, MaxDepth: 100}}})
-			c, err := net.Dial("tcp", addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			c.SetDeadline(time.Now().Add(10 * time.Second))
-			conn := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, GetClientCertificate: show(many)})
+			addr, out := b.echoServer(t, asking(t, ca))
+			conn := showing(t, addr, version, many)
+			conn.SetDeadline(time.Now().Add(10 * time.Second))
 			told := make(chan error, 1)
 			go func() {
 				err := conn.Handshake()
