@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,10 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/bench/machine"
 )
 
 // What the whole sidecar may weigh. Raise a ceiling only with the reason in the same change.
@@ -68,31 +68,16 @@ func pss(t *testing.T, p *Pod) (sum int) {
 		if group, gone := syscall.Getpgid(pid); err != nil || gone != nil || group != p.sidecar.Process.Pid {
 			continue
 		}
-		n, err := pssOf(dir)
+		kb, err := machine.PSS(pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum += n
+		sum += int(kb) << 10
 	}
 	if sum == 0 {
 		t.Fatalf("pod %s has no sidecar", p.Name)
 	}
 	return sum
-}
-
-func pssOf(dir string) (int, error) {
-	f, err := os.Open(dir + "/smaps_rollup")
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), "Pss:"); ok {
-			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(v, "kB")))
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no Pss of %s", dir)
 }
 
 func timeStarts(t *testing.T, ours, pair *Pod) {
