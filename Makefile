@@ -58,7 +58,7 @@ check: lint test ## what CI runs
 
 bench-quick: envoy build ## sluice beside Envoy, the main rows, at most 15 minutes: writes bench/RESULTS.md; needs root and a quiet machine
 	$(GO) build -o bin/bench ./bench
-	bin/bench run -quick -rounds 6 -length 600ms -warm 200ms -budget 13m30s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md -readme README.md
+	bin/bench run -quick -narrow -rounds 4 -length 600ms -warm 200ms -budget 13m45s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md -readme README.md
 
 LENGTH ?= 8s
 BUDGET ?= 0

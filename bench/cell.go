@@ -240,7 +240,7 @@ func (b *bench) measure(ctx context.Context, s scenario, name string) (out sampl
 }
 
 func (c *cell) logOf(name string) string {
-	program := map[string]string{envoy: c.programs.envoy, envoyTuned: c.programs.envoy, "haproxy": c.programs.haproxy}[name]
+	program := map[string]string{envoy: c.programs.envoy, envoyTuned: c.programs.envoy, envoyTwo: c.programs.envoy, "haproxy": c.programs.haproxy}[name]
 	if ours(name) {
 		program = c.programs.sluice
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -40,8 +39,8 @@ func (l line) reach(floor float64) (best, worst group) {
 	if l.failed != "" || l.pairs == 0 {
 		return lost, lost
 	}
-	if math.IsInf(l.ratio.High, 1) {
-		return won, lost
+	if l.group(floor) == once {
+		return once, lost
 	}
 	return at(l.ratio.Low), at(l.ratio.High)
 }

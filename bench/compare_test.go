@@ -12,6 +12,7 @@ func TestTwoRunsContradictOnlyWhereNoIntervalReaches(t *testing.T) {
 		rec := &record{Samples: slices.Concat(cells(name, sluice, ours...), cells(name, envoy, 10, 10, 10, 10))}
 		return rec.standings()
 	}
+	single := run(2.5)
 	within, wide, over, lossy := run(2.5, 2.52, 2.48, 2.5), run(2.6, 3.4, 2.7, 3.2), run(3.6, 3.61, 3.59, 3.6), run(15, 15.1, 14.9, 15)
 	for _, c := range []struct {
 		what           string
@@ -22,6 +23,8 @@ func TestTwoRunsContradictOnlyWhereNoIntervalReaches(t *testing.T) {
 		{"the same run", within, within, 0, "both: 1 of 1"},
 		{"an interval that holds the must, and one below it", wide, within, 0, "at a limit"},
 		{"one above and one below the must", over, within, 1, "clear wins, but short of their must: 0.36"},
+		{"one pair, and an interval", single, within, 0, "at a limit"},
+		{"one pair each", single, run(3.5), 0, "both: 1 of 1"},
 		{"a loss and a win", lossy, within, 1, "contradiction"},
 		{"a row that the second has not", within, nil, 1, "not in it"},
 	} {

@@ -16,6 +16,7 @@ const (
 	sluiceTwo   = "sluice, two workers" // beside one, on the same core
 	envoy       = "envoy"
 	envoyTuned  = "envoy tuned"
+	envoyTwo    = "envoy, two workers"
 	direct      = "direct"
 )
 
@@ -69,6 +70,9 @@ func (p programs) field(s scenario, round, every int) []string {
 	}
 	if s.two {
 		list = append(list, sluiceTwo)
+		if p.envoy != "" {
+			list = append(list, envoyTwo)
+		}
 	}
 	for _, peer := range s.peers {
 		if peer == "haproxy" && p.haproxy == "" {
@@ -87,7 +91,7 @@ func (p programs) command(name string, s shape, at side, dir, suffix string) ([]
 	at.ours, at.tuned = ours(name), name == envoyTuned
 	config := filepath.Join(dir, "bootstrap"+suffix+".json")
 	switch name {
-	case sluice, sluiceAgain, sluiceTwo, envoy, envoyTuned:
+	case sluice, sluiceAgain, sluiceTwo, envoy, envoyTuned, envoyTwo:
 		text, err := bootstrap(s, at)
 		if err != nil {
 			return nil, err
@@ -133,7 +137,7 @@ func ours(name string) bool { return slices.Contains([]string{sluice, sluiceAgai
 
 // workers is how many a contestant has.
 func (s shape) workers(name string) int {
-	if s.Two || name == sluiceTwo {
+	if s.Two || name == sluiceTwo || name == envoyTwo {
 		return 2
 	}
 	return 1

@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -77,7 +78,8 @@ func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.DurationVar(&o.length, "length", 10*time.Second, "measured time of a cell")
 	flags.DurationVar(&o.warm, "warm", 2*time.Second, "time before it")
 	flags.DurationVar(&o.budget, "budget", 0, "begin no further round that would end later than this")
-	flags.BoolVar(&o.quick, "quick", false, "the main rows only, 1,000 idle connections instead of 5,000")
+	flags.BoolVar(&o.narrow, "narrow", false, "spend what the rounds leave of the budget on more of them for the rows with the widest intervals")
+	flags.BoolVar(&o.quick, "quick", false, "the main rows only, one round of those that take long, 3,000 idle connections and not 9,800")
 	flags.IntVar(&o.retries, "retries", 2, "times that a cell is repeated which doesn't count")
 	flags.Float64Var(&o.foreign, "foreign", .04, "share of the proxy's core that others may use")
 	flags.DurationVar(&o.quiet, "quiet", 4*time.Second, "after a void cell, time to wait for the machine to be quiet")
@@ -92,6 +94,9 @@ func runCommand(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	}
 	if o.rounds < 1 {
 		return fmt.Errorf("-rounds %d: must be 1 or more", o.rounds)
+	}
+	if o.narrow && (o.budget == 0 || o.rounds < 2) {
+		return errors.New("-narrow: wants a budget, and two rounds or more")
 	}
 	if !*pinned {
 		self, err := os.Executable()

@@ -50,10 +50,11 @@ const (
 	even               // within noise
 	short              // a win, short of its must
 	won
+	once // one pair, which proves nothing
 )
 
 // groups are their titles.
-var groups = [...]string{"Losses, failures and voids", "Within noise", "Clear wins, but short of their must", "Clear wins"}
+var groups = [...]string{"Losses, failures and voids", "Within noise", "Clear wins, but short of their must", "Clear wins", "Measured once: no interval, no verdict"}
 
 // line is one row of the table.
 type line struct {
@@ -259,36 +260,29 @@ func rates(s series) (v []float64) {
 	return v
 }
 
-// ofOurs are the rows in which another sluice ran beside sluice, and its cost by ours.
-func (rec *record) ofOurs(other string) (names []string, list []stat.Interval) {
+// against are the rows in which both ran, and what the CPU of one is of the other's.
+func (rec *record) against(one, other string) (names []string, list []stat.Interval) {
 	for _, s := range scenarios() {
-		theirs, _, _ := rec.series(s.name, other)
-		ours, _, _ := rec.series(s.name, sluice)
-		if x, y := pairs(theirs, ours, "cpu"); len(x) > 0 {
+		a, _, _ := rec.series(s.name, one)
+		b, _, _ := rec.series(s.name, other)
+		if x, y := pairs(a, b, "cpu"); len(x) > 0 {
 			names, list = append(names, s.name), append(list, stat.Ratio(x, y))
 		}
 	}
 	return names, list
 }
 
-// onePair is the factor within which one pair, which has no interval, proves nothing.
-const onePair = 1.25
-
-// group places a line by the end of its interval that is next to 1; one pair by its
-// middle.
+// group places a line by the end of its interval that is next to 1.
 func (l line) group(floor float64) group {
-	i := l.ratio
-	tier := stat.Judge(i, floor)
-	if tier == stat.Single {
-		i.Low, i.High = i.Mid, i.Mid
-		tier = stat.Judge(i, max(floor, onePair))
-	}
+	tier := stat.Judge(l.ratio, floor)
 	switch {
 	case l.failed != "" || l.pairs == 0 || tier == stat.Loss:
 		return lost
+	case tier == stat.Single:
+		return once
 	case tier == stat.Noise:
 		return even
-	case l.must > 0 && i.High > l.must:
+	case l.must > 0 && l.ratio.High > l.must:
 		return short
 	}
 	return won
@@ -304,7 +298,7 @@ type judgement struct {
 
 func (rec *record) judge() *judgement {
 	j := &judgement{}
-	j.null, j.nulls = rec.ofOurs(sluiceAgain)
+	j.null, j.nulls = rec.against(sluiceAgain, sluice)
 	j.floor = stat.Floor(j.nulls)
 	for _, s := range scenarios() {
 		if s.kind == spread {
@@ -322,13 +316,16 @@ func (rec *record) judge() *judgement {
 func (rec *record) table(j *judgement) string {
 	var out strings.Builder
 	out.WriteString(rec.Facts.head(j.floor, len(j.nulls)))
-	fmt.Fprintf(&out, "Losses, failures and voids: %d. Within noise: %d. Clear wins short of their *must*: %d. Clear wins within it: %d.\n", len(j.lines[lost]), len(j.lines[even]), len(j.lines[short]), len(j.lines[won]))
+	fmt.Fprintf(&out, "Losses, failures and voids: %d. Within noise: %d. Clear wins short of their *must*: %d. Clear wins within it: %d. Measured once: %d.\n",
+		len(j.lines[lost]), len(j.lines[even]), len(j.lines[short]), len(j.lines[won]), len(j.lines[once]))
 	for i, title := range groups {
 		section(&out, title, j.lines[i])
 	}
 	ratioTable(&out, "Null runs: sluice against itself", j.null, j.nulls)
-	names, twos := rec.ofOurs(sluiceTwo)
+	names, twos := rec.against(sluiceTwo, sluice)
 	ratioTable(&out, "Two workers against one, on the same core: at most 1.10", names, twos)
+	names, twos = rec.against(envoyTwo, envoy)
+	ratioTable(&out, "The same of Envoy", names, twos)
 	rec.spreadTable(&out)
 	peerTable(&out, slices.Concat(j.lines[:]...))
 	rec.gateTable(&out)
@@ -380,8 +377,6 @@ func (l line) String() string {
 		remarks = append(remarks, "FAILED: "+strings.ReplaceAll(strings.TrimSpace(l.failed), "\n", " "))
 	case l.pairs == 0:
 		remarks = append(remarks, "VOID: no pair counts")
-	case math.IsInf(l.ratio.High, 1):
-		remarks = append(remarks, "one pair, no interval")
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %d, %d | %s | %s |", l.name, l.unit, figure(l.ours), figure(l.envoy), figure(l.tuned), ratio,
 		figure(l.above), figure(l.must), figure(l.goal), l.pairs, l.void, busy, strings.Join(remarks, "; "))

@@ -66,7 +66,7 @@ func cells(scenario, proxy string, values ...float64) (list []sample) {
 }
 
 func TestTablePutsLossesFirst(t *testing.T) {
-	won, lost, even, void := "HTTP/1.1 1 KB, 32 connections", "TCP bulk, 1 connection", "mTLS 1 KB ping-pong, 32 connections", "TCP bulk, 8 connections"
+	won, lost, even, void, once := "HTTP/1.1 1 KB, 32 connections", "TCP bulk, 1 connection", "mTLS 1 KB ping-pong, 32 connections", "TCP bulk, 8 connections", "mTLS bulk up, 1 connection"
 	voided := cells(void, sluice, 1, 1)
 	for i := range voided {
 		voided[i].Void = "steal"
@@ -75,7 +75,7 @@ func TestTablePutsLossesFirst(t *testing.T) {
 		cells(won, sluice, 1000, 1010, 990, 1000), cells(won, envoy, 10000, 10100, 9900, 10000), cells(won, sluiceAgain, 1001, 1011, 991, 1001),
 		cells(lost, sluice, 15, 15.1, 14.9, 15), cells(lost, envoy, 10, 10.1, 9.9, 10),
 		cells(even, sluice, 10, 11, 9, 10), cells(even, envoy, 10, 10, 10, 10),
-		voided, cells(void, envoy, 1, 1),
+		voided, cells(void, envoy, 1, 1), cells(once, sluice, 1), cells(once, envoy, 2),
 	)}
 	got := rec.table(rec.judge())
 	place := func(what string) int {
@@ -85,10 +85,10 @@ func TestTablePutsLossesFirst(t *testing.T) {
 		}
 		return i
 	}
-	if !(place(lost) < place(even) && place(even) < place(won) && place(void) < place(even)) {
+	if !(place(lost) < place(even) && place(even) < place(won) && place(won) < place(once) && place(void) < place(even)) {
 		t.Fatalf("the order is wrong:\n%s", got)
 	}
-	for _, want := range []string{"Losses, failures and voids: 2", "Within noise: 1", "within it: 1", "**0.10**", "**1.50**", "no pair counts", "against itself"} {
+	for _, want := range []string{"Losses, failures and voids: 2", "Within noise: 1", "within it: 1", "Measured once: 1", "**0.10**", "**1.50**", "no pair counts", "against itself"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing:\n%s", want, got)
 		}

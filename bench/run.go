@@ -19,7 +19,7 @@ type runOptions struct {
 	sluice, envoy, rows, out, results, readme, onto string
 	rounds, retries                                 int
 	length, warm, budget, quiet                     time.Duration
-	quick                                           bool
+	quick, narrow                                   bool
 	foreign                                         float64
 }
 
@@ -127,10 +127,8 @@ func (b *bench) rounds(ctx context.Context, list []scenario, rec *record) error 
 				s.load.Rate = halfOfMaximum(rec.Samples)
 			}
 			names := b.programs.field(s, round, map[bool]int{true: 100, false: 2}[b.options.quick])
-			for _, i := range stat.Order(round, len(names), uint64(len(s.name))) {
-				if err := b.cellOf(ctx, s, names[i], round, rec); err != nil {
-					return errors.Join(err, b.save(rec))
-				}
+			if err := b.round(ctx, s, names, round, rec); err != nil {
+				return errors.Join(err, b.save(rec))
 			}
 		}
 		if b.options.onto == "" {
@@ -138,6 +136,11 @@ func (b *bench) rounds(ctx context.Context, list []scenario, rec *record) error 
 		}
 		if err := b.write(rec); err != nil {
 			return err
+		}
+	}
+	if b.options.narrow {
+		if err := b.narrow(ctx, list, rec, began); err != nil {
+			return errors.Join(err, b.save(rec))
 		}
 	}
 	return nil

@@ -228,7 +228,7 @@ func resting() (list []scenario) {
 		{"idle HTTP/1.1 connections", "idle-http", "h1", shape{HTTP: true}, .10, .03},
 		{"idle mTLS connections", "idle", "echo", shape{TLS: true, Keys: "p256"}, .45, .25},
 	} {
-		list = append(list, scenario{name: r.name, kind: idle, origin: r.origin, size: 64, shape: r.shape, quick: true, rounds: 2, untuned: true,
+		list = append(list, scenario{name: r.name, kind: idle, origin: r.origin, size: 64, shape: r.shape, quick: true, rounds: 3, untuned: true,
 			load: load.Spec{Kind: r.load}, peers: []string{"haproxy"},
 			metrics: []metric{{"mem0", "3,000", "KB/connection", 1, r.must, r.goal}, {"mem1", "9,800", "KB/connection", 1, r.must, r.goal}}})
 	}
@@ -239,7 +239,7 @@ func resting() (list []scenario) {
 func meshes() (list []scenario) {
 	for _, n := range []int{100, 1000, 10000} {
 		name := map[int]string{100: "100", 1000: "1,000", 10000: "10,000"}[n] + " clusters from ADS"
-		s := scenario{name: name, kind: control, mesh: n, quick: n != 100, rounds: 2, metrics: []metric{
+		s := scenario{name: name, kind: control, mesh: n, quick: n != 100, rounds: 3, metrics: []metric{
 			{"load", "exec to first answer", "ms", 1, .4, .12}, {"pss", "memory", "MB", 1, .25, .08},
 		}}
 		if n == 10000 {
