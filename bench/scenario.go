@@ -99,15 +99,15 @@ func http1() []scenario {
 	closed := with("HTTP/1.1 1 KB, 32 connections", h1Load(32, 0), cpu("request", .30, .18))
 	closed.peers, closed.null, closed.two = plainHTTP, true, true
 	shaped := with("HTTP/1.1 1 KB Istio-shaped, 32 connections", h1Load(32, 0), cpu("request", .30, .18))
-	shaped.shape = istio
+	shaped.shape, shaped.peers = istio, []string{"forward"}
 	slow := with("HTTP/1.1 1 KB, 1,000 rps", h1Load(32, 1000), append([]metric{cpu("request", .45, .32)}, added()...)...)
 	slow.peers, slow.null = []string{"haproxy", "go", "forward", "direct"}, true
 	fast := with("HTTP/1.1 1 KB, 4,000 rps", h1Load(32, 4000), append([]metric{cpu("request", .40, .26)}, added()...)...)
-	fast.peers = []string{"direct"}
+	fast.peers = []string{"forward", "direct"}
 	half := with("HTTP/1.1 1 KB, half of Envoy's maximum", h1Load(32, 3000), append([]metric{cpu("request", .40, .26)}, added()...)...)
-	half.peers, half.halfMax = []string{"direct"}, true
+	half.peers, half.halfMax = []string{"forward", "direct"}, true
 	istioSlow := with("HTTP/1.1 1 KB Istio-shaped, 1,000 rps", h1Load(32, 1000), append([]metric{cpu("request", .45, .32)}, added()...)...)
-	istioSlow.shape, istioSlow.peers, istioSlow.quick = istio, []string{"direct"}, false
+	istioSlow.shape, istioSlow.peers, istioSlow.quick = istio, []string{"forward", "direct"}, false
 	big := with("HTTP/1.1 1 MB, 8 connections", load.Spec{Kind: "h1", Conns: 8, Size: 1 << 20}, cpu("request", .50, .35))
 	big.size, big.peers = 1<<20, plainHTTP
 	crowd := with("HTTP/1.1 1 KB, 1,000 rps beside 10,000 idle connections", load.Spec{Kind: "h1", Conns: 32, Size: 1024, Rate: 1000, Idle: 10000},
@@ -135,7 +135,7 @@ func http2() (list []scenario) {
 		list = append(list, scenario{name: r.name, origin: r.kind, size: size, shape: shape{HTTP: true, H2: true}, quick: true,
 			load: load.Spec{Kind: r.kind, Conns: 16, Streams: r.streams, Size: size}, metrics: []metric{cpu(r.unit, r.must, r.goal)}})
 		if r.streams == 20 {
-			list[len(list)-1].peers, list[len(list)-1].two = noFloor, r.kind == "h2"
+			list[len(list)-1].peers, list[len(list)-1].two = plainHTTP, r.kind == "h2"
 		}
 	}
 	return list
@@ -197,7 +197,7 @@ func policy() (list []scenario) {
 		{"HTTP/1.1 1 KB behind 1,000 RBAC rules", 1000, 0, false},
 		{"HTTP/1.1 1 KB, the last of 1,000 routes", 0, 1000, true},
 	} {
-		list = append(list, scenario{name: r.name, origin: "h1", size: 1024, shape: shape{HTTP: true, RBAC: r.rbac, Routes: r.routes}, quick: r.quick,
+		list = append(list, scenario{name: r.name, origin: "h1", size: 1024, shape: shape{HTTP: true, RBAC: r.rbac, Routes: r.routes}, quick: r.quick, peers: []string{"forward"},
 			load: h1Load(32, 0), metrics: []metric{cpu("request", .30, .18)}})
 	}
 	return list
