@@ -22,7 +22,10 @@ import (
 	"sluice/internal/meshtest"
 )
 
-var update = flag.Bool("update", false, "write docs/WEATHER.md")
+var (
+	update = flag.Bool("update", false, "write docs/WEATHER.md, with -envoy")
+	rival  = flag.String("envoy", "", "path of the real Envoy, to be measured in the same weather")
+)
 
 // What a process of this test is told by whoever started it.
 const (

@@ -73,9 +73,15 @@ type proxy struct {
 	log  bytes.Buffer
 }
 
-func startProxy(t *testing.T, base int) *proxy {
+// startProxy starts ours, or the Envoy at a path.
+func startProxy(t *testing.T, envoy string, base int) *proxy {
 	p := &proxy{t: t, base: base}
-	p.cmd = exec.Command(folder("proxy"), "--config-yaml", configuration(base), "--concurrency", "1", "-l", "warning")
+	args := []string{"--config-yaml", configuration(base), "--concurrency", "1", "-l", "warning"}
+	if envoy == "" {
+		p.cmd = exec.Command(folder("proxy"), args...)
+	} else {
+		p.cmd = exec.Command(envoy, append(args, "--disable-hot-restart")...)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

@@ -37,16 +37,28 @@ type figures struct {
 	beside            time.Duration // p99 through the other proxy, at the same time
 	waited            float64       // share of the time that the proxy was ready to run and didn't
 	facts             facts
+	unborn            error    // the weather was never all there
+	rival             *figures // Envoy's in the same; nil: not measured
 }
 
 func TestWeather(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a network namespace")
 	}
+	if *update && *rival == "" {
+		t.Fatal("-update: the page has Envoy's figures too, -envoy is missing")
+	}
 	serveQuick(t)
 	var all []*figures
 	for _, s := range scenes() {
-		t.Run(s.kind, func(t *testing.T) { all = append(all, survive(t, s)) })
+		t.Run(s.kind, func(t *testing.T) {
+			f := survive(t, s)
+			if *rival != "" {
+				f.rival = endure(t, s, *rival)
+				t.Logf("Envoy: %s %v", f.rival, f.rival.unborn)
+			}
+			all = append(all, f)
+		})
 	}
 	if *update && len(all) == len(scenes()) {
 		if err := write(all); err != nil {
@@ -61,7 +73,12 @@ func survive(t *testing.T, s scene) *figures {
 	told := false // a neighbour was late though the proxy could run
 	for try := 1; ; try++ {
 		var f *figures
-		if !t.Run(fmt.Sprintf("try%d", try), func(t *testing.T) { f = endure(t, s) }) {
+		ok := t.Run(fmt.Sprintf("try%d", try), func(t *testing.T) {
+			if f = endure(t, s, ""); f.unborn != nil {
+				t.Fatal(f.unborn)
+			}
+		})
+		if !ok {
 			return f // it couldn't be measured
 		}
 		wrong, late := f.judge(), f.late()
@@ -81,11 +98,11 @@ func survive(t *testing.T, s scene) *figures {
 	}
 }
 
-// endure measures one weather.
-func endure(t *testing.T, s scene) *figures {
+// endure measures one weather, of ours or of the Envoy at a path.
+func endure(t *testing.T, s scene, envoy string) *figures {
 	f := &figures{scene: s}
-	p := startProxy(t, subject)
-	startProxy(t, control)
+	p := startProxy(t, envoy, subject)
+	startProxy(t, envoy, control)
 	m := startMaker(t, s.kind)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -98,7 +115,10 @@ func endure(t *testing.T, s scene) *figures {
 	peak := watch(ctx, &wg, p)
 	began, waited := time.Now(), p.waited()
 	m.begin(t)
-	m.hear(t, "up")
+	if _, f.unborn = m.hear("up"); f.unborn != nil {
+		f.peak = peak()
+		return f
+	}
 	time.Sleep(holdTime)
 	f.weather, f.beside = near.p99(t), beside.p99(t)
 	f.waited = float64(p.waited()-waited) / float64(time.Since(began))
