@@ -38,7 +38,8 @@ var table = []row{
 	{"internal/h2/hpack", []string{"internal/httpmsg"}, []string{xnet}, "a coder of bytes"},
 	{"internal/nameserver", []string{"internal/config"}, []string{"golang.org/x/net/"}, "DNS of a pod; no worker waits for it"},
 	{"internal/gcm", nil, []string{xsys}, "a cipher: bytes in, bytes out; x/sys says what the processor has"},
-	{"internal/tlsconn", []string{"internal/gcm", "internal/worker", "internal/identity", "internal/config"}, []string{xsys}, "records and handshakes; who we are comes from identity"},
+	{"internal/rsakey", nil, []string{xsys}, "signatures: a digest in, bytes out; x/sys says what the processor has"},
+	{"internal/tlsconn", []string{"internal/gcm", "internal/rsakey", "internal/worker", "internal/identity", "internal/config"}, []string{xsys}, "records and handshakes; who we are comes from identity"},
 	{"internal/telemetry", []string{"internal/config", "internal/httpmsg"}, []string{prom}, "both halves of the data path report through it"},
 	{"internal/identity", []string{"internal/config", "internal/telemetry"}, []string{grpc, protob, genpb, fsn, istioPB, yaml}, "certificates belong to no side"},
 	{"redirect", nil, []string{xsys, "github.com/vishvananda/", "github.com/coreos/go-iptables/"}, "all we ask of the kernel's rules, and nothing of ours"},
@@ -63,7 +64,7 @@ var table = []row{
 
 // dataPath lists packages that may never reach these modules, however deep.
 var dataPath = []string{
-	"internal/config", "internal/httpmsg", "internal/worker", "internal/h1", "internal/h2", "internal/gcm", "internal/tlsconn",
+	"internal/config", "internal/httpmsg", "internal/worker", "internal/h1", "internal/h2", "internal/gcm", "internal/rsakey", "internal/tlsconn",
 	"listener", "listener/downstream", "listener/sniff", "listener/route", "listener/tcpproxy", "listener/httpproxy",
 	"upstream", "upstream/balance", "upstream/pool", "redirect", "redirect/command", "cmd/init",
 }

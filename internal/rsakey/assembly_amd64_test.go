@@ -1,0 +1,5 @@
+//go:build !purego
+
+package rsakey
+
+func assembly() bool { return supported() }

@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package rsakey
+
+func assembly() bool { return false }
