@@ -55,7 +55,8 @@ func slowToVerify(key any) bool {
 	return false
 }
 
-// slowToSign is the same of our own key, with a limit of a millisecond.
+// slowToSign is the same of our own key, with a limit of a millisecond. An RSA key is
+// slow if rsakey left it to crypto/rsa; the signers that it made aren't.
 func slowToSign(key any) bool {
 	switch k := key.(type) {
 	case *ecdsa.PrivateKey:

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/rsakey"
 )
 
 // Secrets finds a secret by its SDS name; nil: it isn't there (yet). It is
@@ -58,8 +60,9 @@ type material struct {
 	slow     bool
 }
 
-// slow says whether a signature takes so long that it isn't for a worker: RSA's and
-// P-521's are a millisecond and more. It goes by the material in use.
+// slow says whether a signature takes so long that it isn't for a worker: P-521's is
+// a millisecond and more, and so is RSA's where rsakey can't help. It goes by the
+// material in use.
 func (b *built) slow() bool {
 	m := b.material.Load()
 	return m != nil && m.slow
@@ -142,8 +145,9 @@ func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *
 	}
 	for i := range p.Certificates {
 		if r := refs[i]; r != nil && r.Certificate != nil {
-			m.certs = append(m.certs, r.Certificate)
-			m.slow = m.slow || slowToSign(r.Certificate.PrivateKey)
+			c := faster(r.Certificate)
+			m.certs = append(m.certs, c)
+			m.slow = m.slow || slowToSign(c.PrivateKey)
 		} else {
 			m.missing = true
 		}
@@ -153,6 +157,18 @@ func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *
 	b.material.Store(m)
 	b.updates.Add(changed(before, m, p))
 	return m
+}
+
+// faster gives a certificate whose key signs faster, where there is such a one. c
+// belongs to its secret and stays as it is.
+func faster(c *tls.Certificate) *tls.Certificate {
+	key, ok := c.PrivateKey.(*rsa.PrivateKey)
+	if !ok {
+		return c
+	}
+	f := *c
+	f.PrivateKey = rsakey.Fast(key)
+	return &f
 }
 
 // changed counts the secrets by name that m has and before hadn't.

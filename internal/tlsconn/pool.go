@@ -18,7 +18,7 @@ import (
 )
 
 // Pool runs handshakes. A piece of one, from a flight of the peer's to the answer,
-// is 50 to 250 µs of computing. The worker does it itself when nothing else is to
+// is 50 to 400 µs of computing. The worker does it itself when nothing else is to
 // be done: handing it over and back would cost a tenth on top. A handshake that
 // begins when more than a few pieces wait, or whose pieces are long, is done by goroutines, at
 // most one for each CPU, so that a storm takes a bounded part of every turn.

@@ -248,9 +248,9 @@ func (o oneWay) Read([]byte) (int, error) { time.Sleep(10 * time.Second); return
 
 func TestHandshakesThatAreGivenUpLeaveNothing(t *testing.T) {
 	ca := newAuthority(t, "ca")
-	for _, away := range []bool{false, true} {
+	for _, bits := range []int{0, 2048, 3072} { // on the worker; where rsakey says; away
 		b := newBench(t, false)
-		addr, out := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a", rsa: away}))}})
+		addr, out := b.echoServer(t, &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(ca.issue(t, leaf{dns: "a", rsa: bits}))}})
 		var conns []net.Conn
 		for range 20 {
 			c, err := net.Dial("tcp", addr.String())
@@ -273,12 +273,12 @@ func TestHandshakesThatAreGivenUpLeaveNothing(t *testing.T) {
 		}
 		for end := time.Now().Add(5 * time.Second); b.pool.open.Load() > 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("RSA %v: %d handshakes are open", away, b.pool.open.Load())
+				t.Fatalf("RSA %d: %d handshakes are open", bits, b.pool.open.Load())
 			}
 		}
 		b.end()
 		if n := coroutines(); n != 0 {
-			t.Errorf("RSA %v: %d coroutines are left", away, n)
+			t.Errorf("RSA %d: %d coroutines are left", bits, n)
 		}
 	}
 }
@@ -286,13 +286,15 @@ func TestHandshakesThatAreGivenUpLeaveNothing(t *testing.T) {
 // One that the worker has no time for, and one with a long signature, are done elsewhere.
 func TestWhoDoesThePieces(t *testing.T) {
 	ca := newAuthority(t, "ca")
+	short := ca.issue(t, leaf{dns: "a", rsa: 2048})
 	for _, c := range []struct {
 		name   string
 		cert   *tls.Certificate
 		wait   int
 		worker bool
 	}{{"nothing waits", ca.issue(t, leaf{dns: "a"}), 0, true}, {"some wait", ca.issue(t, leaf{dns: "a"}), maxPieces - 1, true},
-		{"many wait", ca.issue(t, leaf{dns: "a"}), maxPieces, false}, {"RSA", ca.issue(t, leaf{dns: "a", rsa: true}), 0, false}} {
+		{"many wait", ca.issue(t, leaf{dns: "a"}), maxPieces, false}, {"long RSA", ca.issue(t, leaf{dns: "a", rsa: 3072}), 0, false},
+		{"RSA", short, 0, isFast(short)}} {
 		b := newBench(t, false)
 		x := NewServerContext(&config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(c.cert)}}, nil)
 		x.Refresh()

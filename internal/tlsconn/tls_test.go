@@ -66,14 +66,14 @@ type leaf struct {
 	ended   bool // expired
 	future  bool
 	usage   []x509.ExtKeyUsage
-	rsa     bool
+	rsa     int // bits; 0: an elliptic key
 }
 
 func (l *leaf) key(t testing.TB) crypto.Signer {
-	if !l.rsa {
+	if l.rsa == 0 {
 		return newKey(t)
 	}
-	k, err := rsa.GenerateKey(rand.Reader, 2048)
+	k, err := rsa.GenerateKey(rand.Reader, l.rsa)
 	if err != nil {
 		t.Fatal(err)
 	}
