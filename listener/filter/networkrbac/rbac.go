@@ -17,8 +17,9 @@ const metadataKey = "envoy.filters.network.rbac"
 
 // Filter decides by one policy. It is immutable.
 type Filter struct {
-	policy *config.RBAC
-	count  func(stat string)
+	policy        *config.RBAC
+	rules, shadow *rbac.Rules
+	count         func(stat string)
 	// Names of statistics, joined once.
 	allowed, denied, shadowAllowed, shadowDenied string
 }
@@ -33,7 +34,7 @@ func New(p *config.RBAC, count func(stat string)) *Filter {
 	if shadow != "" && !strings.HasSuffix(shadow, ".") {
 		shadow += "."
 	}
-	return &Filter{policy: p, count: count, allowed: base + "allowed", denied: base + "denied",
+	return &Filter{policy: p, rules: rbac.Compile(p.Rules), shadow: rbac.Compile(p.Shadow), count: count, allowed: base + "allowed", denied: base + "denied",
 		shadowAllowed: base + shadow + "shadow_allowed", shadowDenied: base + shadow + "shadow_denied"}
 }
 
@@ -50,15 +51,14 @@ func (f *Filter) Admit(c *downstream.Connection, _ func()) downstream.Admission 
 
 func (f *Filter) decide(c *downstream.Connection) bool {
 	s := rbac.Subject{Conn: c, Remote: c.Src, Dynamic: c.Notes().Dynamic}
-	if r := f.policy.Shadow; r != nil {
-		ok, policy := rbac.Evaluate(r, &s)
+	if f.shadow != nil {
+		ok, policy := f.shadow.Evaluate(&s)
 		f.noteShadow(c, ok, policy)
 	}
-	r := f.policy.Rules
-	if r == nil {
+	if f.rules == nil {
 		return true
 	}
-	ok, policy := rbac.Evaluate(r, &s)
+	ok, policy := f.rules.Evaluate(&s)
 	if ok {
 		f.count(f.allowed)
 		return true

@@ -21,79 +21,42 @@ type Subject struct {
 	Head    *httpmsg.Head
 	Remote  netip.AddrPort // the client: by x-forwarded-for where that is trusted
 	Dynamic config.Metadata
-	Scratch *[]byte // for joined header values
+	Scratch *[]byte // for header values that are joined or folded
 }
 
-// Evaluate gives the decision and the policy that matched ("" if none did). The
-// first policy that matches decides; policies are in the order of their names.
-func Evaluate(r *config.RBACRules, s *Subject) (ok bool, policy string) {
-	for i := range r.Policies {
-		p := &r.Policies[i]
-		if anyOf(p.Permissions, s) && anyOf(p.Principals, s) {
-			policy = p.Name
-			break
-		}
-	}
-	switch r.Action {
-	case config.RBACAllow:
-		return policy != "", policy
-	case config.RBACDeny:
-		return policy == "", policy
-	}
-	return true, policy
-}
-
-func anyOf(list []config.RBACExpr, s *Subject) bool {
-	for i := range list {
-		if match(&list[i], s) {
-			return true
-		}
-	}
-	return false
-}
-
-func allOf(list []config.RBACExpr, s *Subject) bool {
-	for i := range list {
-		if !match(&list[i], s) {
-			return false
-		}
-	}
-	return true
-}
-
-func match(e *config.RBACExpr, s *Subject) bool {
-	c := s.Conn
-	switch e.Op {
+func (c *condition) match(s *Subject) bool {
+	conn := s.Conn
+	switch c.Op {
 	case config.RBACAny:
 		return true
 	case config.RBACAnd:
-		return allOf(e.Sub, s)
+		return c.all(s)
 	case config.RBACOr:
-		return anyOf(e.Sub, s)
+		return c.first(s) >= 0
 	case config.RBACNot:
-		return !anyOf(e.Sub, s)
+		return c.first(s) < 0
 	case config.RBACDestIP:
-		return contains(e.Prefix, c.Dst)
+		return contains(c.Prefix, conn.Dst)
 	case config.RBACDestPort, config.RBACDestPortRange:
-		p := uint32(c.Dst.Port())
-		return p >= e.Ports[0] && p < e.Ports[1]
+		p := uint32(conn.Dst.Port())
+		return p >= c.Ports[0] && p < c.Ports[1]
 	case config.RBACServerName:
-		return e.String != nil && e.String.Match(c.SNI)
+		return c.String != nil && c.String.Match(conn.SNI)
 	case config.RBACAuthenticated:
-		return authenticated(e.String, c.TLS)
+		return authenticated(c.String, conn.TLS)
 	case config.RBACSourceIP, config.RBACDirectRemoteIP:
-		return contains(e.Prefix, c.Direct())
+		return contains(c.Prefix, conn.Direct())
 	case config.RBACRemoteIP:
-		return contains(e.Prefix, s.Remote)
+		return contains(c.Prefix, s.Remote)
 	case config.RBACMetadata:
-		return e.Metadata.Match(s.Dynamic)
+		return c.Metadata.Match(s.Dynamic)
 	case config.RBACHeader:
 		if s.Head == nil {
-			return matchNoHeader(e.Header)
+			return matchNoHeader(c.Header)
 		}
-		return route.EachValueMatches(e.Header, s.Head, s.Scratch)
+		return route.EachValueMatches(c.Header, s.Head, s.Scratch)
 	case config.RBACURLPath, config.RBACURITemplate:
-		return s.Head != nil && e.String != nil && route.StringMatches(e.String, pathOf(s.Head))
+		return s.Head != nil && c.String != nil && route.StringMatches(c.String, pathOf(s.Head))
 	}
 	return false // filter state that nobody sets here
 }

@@ -13,7 +13,8 @@ const metadataKey = "envoy.filters.http.rbac"
 
 // Filter is envoy.filters.http.rbac for one policy; it is safe for all workers.
 type Filter struct {
-	policy *config.RBAC
+	policy        *config.RBAC
+	rules, shadow *Rules
 	// Names of statistics, joined once.
 	allowed, denied, shadowAllowed, shadowDenied string
 }
@@ -21,8 +22,8 @@ type Filter struct {
 // New makes the filter.
 func New(p *config.RBAC) *Filter {
 	own, shadow := statPrefix(p.StatPrefix), statPrefix(p.ShadowStatPrefix)
-	return &Filter{policy: p, allowed: own + "allowed", denied: own + "denied",
-		shadowAllowed: shadow + "shadow_allowed", shadowDenied: shadow + "shadow_denied"}
+	return &Filter{policy: p, rules: Compile(p.Rules), shadow: Compile(p.Shadow),
+		allowed: own + "allowed", denied: own + "denied", shadowAllowed: shadow + "shadow_allowed", shadowDenied: shadow + "shadow_denied"}
 }
 
 // statPrefix ends in a dot, whatever the configured prefix ends in.
@@ -46,15 +47,14 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	for _, name := range []string{f.allowed, f.denied, f.shadowAllowed, f.shadowDenied} {
 		x.Stats.Touch(name)
 	}
-	if r := f.policy.Shadow; r != nil {
-		f.shadow(x, r, &s)
+	if f.shadow != nil {
+		f.tell(x, &s)
 	}
-	r := f.policy.Rules
-	if r == nil {
+	if f.rules == nil {
 		return filter.Continue
 	}
-	ok, policy := Evaluate(r, &s)
-	if r.Action == config.RBACLog {
+	ok, policy := f.rules.Evaluate(&s)
+	if f.policy.Rules.Action == config.RBACLog {
 		x.Record.Dynamic.Set(metadataKey, "access_log_hint", policy != "")
 		x.Stats.Inc(f.allowed)
 		return filter.Continue
@@ -77,10 +77,10 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 	return filter.Stop
 }
 
-// shadow evaluates rules that are only told of, for dry runs and for filters
-// that come after.
-func (f *Filter) shadow(x *filter.Exchange, r *config.RBACRules, s *Subject) {
-	ok, policy := Evaluate(r, s)
+// tell evaluates the shadow rules, which only report, for dry runs and for
+// filters that come after.
+func (f *Filter) tell(x *filter.Exchange, s *Subject) {
+	ok, policy := f.shadow.Evaluate(s)
 	if ok {
 		x.Stats.Inc(f.shadowAllowed)
 		f.perRule(x, f.policy.ShadowStatPrefix, policy, "shadow_allowed")
