@@ -10,8 +10,10 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
+	"sluice/listener/downstream"
 	"sluice/listener/filter"
 	"sluice/listener/filter/istiostats"
+	"sluice/listener/filter/rbac"
 	"sluice/listener/route"
 	"sluice/upstream/balance"
 )
@@ -20,6 +22,7 @@ func parts(t *testing.T) []*work {
 	return []*work{
 		pure("route/host-of-1000", hostOf(t, 1000)),
 		pure("route/last-of-1000", lastOf(t, 1000)),
+		pure("rbac/last-of-1000", lastPolicyOf(t, 1000)),
 		pure("balance/round-robin", pick(t, config.RoundRobin)),
 		pure("balance/least-request", pick(t, config.LeastRequest)),
 		pure("telemetry/istio-metrics", metrics()),
@@ -69,6 +72,22 @@ func lastOf(t *testing.T, n int) func() {
 	}
 	v.Routes = append(v.Routes, routeTo("/"))
 	return match(t, &config.RouteConfiguration{VirtualHosts: []*config.VirtualHost{v}}, getHead("a", "/some/path?with=query"), "/")
+}
+
+// lastPolicyOf allows a request by the last of n policies; the others want a tenant each.
+func lastPolicyOf(t *testing.T, n int) func() {
+	rules, anyone := &config.RBACRules{}, []config.RBACExpr{{Op: config.RBACAny}}
+	for i := range n - 1 {
+		tenant := &config.HeaderMatch{Name: "x-tenant", String: &config.StringMatch{Value: fmt.Sprintf("tenant-%04d", i)}}
+		rules.Policies = append(rules.Policies, config.RBACPolicy{Permissions: []config.RBACExpr{{Op: config.RBACHeader, Header: tenant}}, Principals: anyone})
+	}
+	rules.Policies = append(rules.Policies, config.RBACPolicy{Name: "last", Permissions: anyone, Principals: anyone})
+	compiled, s := rbac.Compile(rules), &rbac.Subject{Conn: &downstream.Connection{}, Head: getHead("a", "/some/path?with=query"), Scratch: new([]byte)}
+	return func() {
+		if ok, policy := compiled.Evaluate(s); !ok || policy != "last" {
+			t.Fatal(ok, policy)
+		}
+	}
 }
 
 func pick(t *testing.T, lb config.LBPolicy) func() {
