@@ -163,7 +163,7 @@ func AppendValue(dst []byte, v config.Value) []byte {
 	case string:
 		return appendQuoted(dst, v)
 	case float64:
-		return strconv.AppendFloat(dst, v, 'g', -1, 64)
+		return appendNumber(dst, v)
 	case bool:
 		return strconv.AppendBool(dst, v)
 	case config.List:
@@ -179,6 +179,17 @@ func AppendValue(dst []byte, v config.Value) []byte {
 		return appendStruct(dst, v)
 	}
 	return append(dst, "null"...)
+}
+
+// appendNumber writes 15 digits, or 17 where those aren't the number, as protobuf
+// does: an exponent begins there, so seconds since 1970 stand as they are.
+func appendNumber(dst []byte, v float64) []byte {
+	n := len(dst)
+	dst = strconv.AppendFloat(dst, v, 'g', 15, 64)
+	if back, err := strconv.ParseFloat(string(dst[n:]), 64); err == nil && back == v {
+		return dst
+	}
+	return strconv.AppendFloat(dst[:n], v, 'g', 17, 64)
 }
 
 func appendStruct(dst []byte, s config.Struct) []byte {
