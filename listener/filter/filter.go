@@ -8,6 +8,8 @@
 package filter
 
 import (
+	"time"
+
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
@@ -80,6 +82,12 @@ type Destroyer interface {
 	Done(x *Exchange, s *Slot)
 }
 
+// Routed is a filter that routes don't replace: what a route says of it is a word
+// to the chain's own, which gives its variant for that route.
+type Routed interface {
+	ForRoute(p config.HTTPPolicy) HTTP
+}
+
 // Slot is a filter's memory of one request. Timer is stopped for it at the end.
 type Slot struct {
 	N     [3]uint64
@@ -132,7 +140,20 @@ type Ops interface {
 	ClearRoute()
 	Cluster(name string) *config.Cluster
 	Members(cluster string) (available, total int, ok bool)
+	Fetch(f Fetch, done func(status int, body []byte)) (cancel func())
 }
+
+// Fetch is a GET of a filter's own.
+type Fetch struct {
+	Cluster             string
+	Scheme, Host, Path  string
+	Timeout             time.Duration // of all tries
+	Retries             int           // after a failure or a 5xx
+	Backoff, MaxBackoff time.Duration
+}
+
+// FetchLimit bounds what is fetched, in bytes.
+const FetchLimit = 1 << 20
 
 // Bind sets the terminal's side; filters don't call it.
 func (x *Exchange) Bind(o Ops) { x.ops = o }
@@ -159,6 +180,13 @@ func (x *Exchange) Cluster() *config.Cluster {
 // is false when there is no such cluster.
 func (x *Exchange) Members(cluster string) (available, total int, ok bool) {
 	return x.ops.Members(cluster)
+}
+
+// Fetch gets something from a cluster for the filter, which parks meanwhile, and
+// then calls done on the worker: with status 0 when there is no answer. It may do
+// so before it returns. A request that ends first must cancel it.
+func (x *Exchange) Fetch(f Fetch, done func(status int, body []byte)) (cancel func()) {
+	return x.ops.Fetch(f, done)
 }
 
 // Chance draws lots: it is true for a share p of the requests. The draws of a

@@ -1,6 +1,7 @@
 package httpproxy
 
 import (
+	"fmt"
 	"sync"
 
 	"sluice/internal/config"
@@ -120,6 +121,8 @@ func (t *table) filter(p *Proxy, base *chain, i int, l *levels) (filter.HTTP, er
 			return base.built[i], nil
 		}
 		return t.override(p, base, i, f.Policy)
+	case *config.JWTRoute:
+		return t.variant(p, base, i, o)
 	case *config.HeaderMutationFilter:
 		return p.make(&config.HTTPFilter{Name: f.Name, Policy: mutations(f, l)})
 	case *config.CORS:
@@ -144,6 +147,23 @@ func (t *table) override(p *Proxy, base *chain, i int, policy config.HTTPPolicy)
 		t.filters[k] = h
 	}
 	return h, err
+}
+
+// variant gives what the chain's own filter i does on a route; where that is off
+// in the chain, of one made for the route.
+func (t *table) variant(p *Proxy, base *chain, i int, policy config.HTTPPolicy) (filter.HTTP, error) {
+	h := base.built[i]
+	if h == nil {
+		var err error
+		if h, err = t.override(p, base, i, base.list[i].Policy); err != nil {
+			return nil, err
+		}
+	}
+	r, ok := h.(filter.Routed)
+	if !ok {
+		return nil, fmt.Errorf("filter %q: a route's policy is %T", base.list[i].Name, policy)
+	}
+	return r.ForRoute(policy), nil
 }
 
 // mutations joins the edits of all levels: an override of header mutation adds

@@ -118,6 +118,7 @@ func httpFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
 		"envoy.extensions.filters.http.csrf.v3.CsrfPolicy":                csrfFilter,
 		"envoy.extensions.filters.http.header_to_metadata.v3.Config":      headerToMetadata,
 		"envoy.extensions.filters.http.health_check.v3.HealthCheck":       healthCheck,
+		"envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication":    jwtAuthn,
 		"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig":       istioALPN,
 		"io.istio.http.peer_metadata.Config":                              peerMetadata,
 		"stats.PluginConfig":                                              httpStats,
@@ -134,6 +135,7 @@ func routeFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
 		"envoy.extensions.filters.http.cors.v3.CorsPolicy":                        corsPolicy,
 		"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         routeLocalRateLimit,
 		"envoy.extensions.filters.http.buffer.v3.BufferPerRoute":                  routeBuffer,
+		"envoy.extensions.filters.http.jwt_authn.v3.PerRouteConfig":               routeJWT,
 		"envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute": routeHeaderMutation,
 	}
 }
@@ -164,8 +166,6 @@ func ignored() map[string]string {
 
 func unsupported() map[string]string {
 	return map[string]string{
-		"envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication":               "JWT authentication",
-		"envoy.extensions.filters.http.jwt_authn.v3.PerRouteConfig":                  "JWT authentication by route",
 		"envoy.extensions.filters.http.ext_authz.v3.ExtAuthz":                        "external authorization",
 		"envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute":                "external authorization by route",
 		"envoy.extensions.filters.network.ext_authz.v3.ExtAuthz":                     "external authorization of TCP",

@@ -19,6 +19,7 @@ import (
 	"sluice/listener/filter/headertometadata"
 	"sluice/listener/filter/healthcheck"
 	"sluice/listener/filter/istiostats"
+	"sluice/listener/filter/jwt"
 	"sluice/listener/filter/localratelimit"
 	"sluice/listener/filter/peermetadata"
 	"sluice/listener/filter/rbac"
@@ -67,6 +68,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return rbac.New(p.RBAC), nil
 	case *config.Buffer:
 		return buffer.New(p), nil
+	case *config.JWT:
+		return jwt.New(p), nil
 	case *config.LocalRateLimit:
 		return localratelimit.New(p, b.Workers), nil
 	case *config.HeaderToMetadata:
