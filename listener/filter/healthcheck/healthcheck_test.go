@@ -13,10 +13,11 @@ import (
 // available, and of none.
 type terminal struct{ reply *filter.Reply }
 
-func (t *terminal) Reply(r filter.Reply)           { t.reply = &r }
-func (t *terminal) Resume()                        {}
-func (t *terminal) ClearRoute()                    {}
-func (t *terminal) Cluster(string) *config.Cluster { return nil }
+func (t *terminal) Reply(r filter.Reply)                         { t.reply = &r }
+func (t *terminal) Resume()                                      {}
+func (t *terminal) ClearRoute()                                  {}
+func (t *terminal) Fetch(filter.Fetch, func(int, []byte)) func() { return nil }
+func (t *terminal) Cluster(string) *config.Cluster               { return nil }
 func (t *terminal) Members(cluster string) (available, total int, ok bool) {
 	switch cluster {
 	case "half":
