@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"sluice/internal/config"
@@ -24,7 +26,7 @@ var (
 // nesting deeper than a hundred levels, are errors: who signs a token and who reads it must
 // not see different ones.
 func Object(text []byte) (config.Struct, error) {
-	if !utf8.Valid(text) {
+	if !utf8.Valid(text) || halves(text) {
 		return nil, errSyntax
 	}
 	r := reader{json.NewDecoder(bytes.NewReader(text))}
@@ -40,6 +42,38 @@ func Object(text []byte) (config.Struct, error) {
 		return nil, errNoObject
 	}
 	return s, nil
+}
+
+// halves reports an escape that is one half of a surrogate pair without the other.
+// encoding/json takes all of these for the same letter.
+func halves(text []byte) bool {
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 || i+1 == len(text) {
+			return false
+		}
+		text = text[i:]
+		if !utf16.IsSurrogate(escaped(text)) {
+			text = text[2:]
+			continue
+		}
+		if len(text) < 12 || utf16.DecodeRune(escaped(text), escaped(text[6:])) == utf8.RuneError {
+			return true
+		}
+		text = text[12:]
+	}
+}
+
+// escaped gives what \uXXXX at the start of text stands for, 0 for anything else.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 type reader struct{ dec *json.Decoder }

@@ -104,6 +104,7 @@ func TestObjects(t *testing.T) {
 		`{}`: true, ` {"a" : [1, "b", null, true, {"c": {}}]} `: true, deep(99): true,
 		deep(100): false, deep(1_000_000): false, strings.Repeat("[", 1_000_000): false,
 		`{"a":1,"a":1}`: false, `{"b":{"a":1,"a":1}}`: false, `{"a":1,"\u0061":1}`: false,
+		`{"a":"\ud83d\ude00 \\ud800 \\\\u"}`: true, `{"a":"\ud800"}`: false, `{"a":"\udc00\ud800"}`: false, `{"\ud83d\u0061":1}`: false, `{"a":"\ud800`: false,
 		`[]`: false, `1`: false, ``: false, `{"a":1e999}`: false, `{"a":01}`: false, `{"a":NaN}`: false, `{a:1}`: false,
 		`{"a":1,}`: false, `{'a':1}`: false, `{} {}`: false, `{"a"}`: false, `{"a":}`: false, "{\"a\":\"\xff\"}": false, "\ufeff{}": false,
 	} {
