@@ -288,6 +288,11 @@ func (c *Client) secret(s *config.Secret) {
 	if s == nil || s.Name == "" {
 		return
 	}
+	if err := c.checkSecret(s.Name, s); err != nil {
+		c.opts.Logf("secret %s refused: %v", s.Name, err)
+		c.count("sds."+s.Name+".update_rejected", 1)
+		return
+	}
 	c.accepted.Secrets[s.Name] = s
 	c.arrived[s.Name] = c.opts.Now()
 	c.count("sds."+s.Name+".update_success", 1)

@@ -85,18 +85,24 @@ func clientTLS(u *config.UpstreamTLS, secrets func(string) *config.Secret) (*tls
 	if v == nil {
 		return out, nil
 	}
-	roots := v.Roots
+	roots, system, sans := v.Roots, v.SystemRoots, v.SANs
 	if v.Ref.Name != "" {
 		s := find(v.Ref)
 		if s == nil || s.Validation == nil {
 			return nil, fmt.Errorf("no validation context %q yet", v.Ref.Name)
 		}
-		roots = s.Validation.Roots
+		if s.Validation.Roots != nil {
+			roots = s.Validation.Roots
+		}
+		system, sans = system || s.Validation.SystemRoots, append(sans[:len(sans):len(sans)], s.Validation.SANs...)
 	}
-	if roots == nil && !v.SystemRoots {
+	switch {
+	case roots == nil && !system && len(sans) > 0:
+		return nil, errNamesAlone
+	case roots == nil && !system:
 		return out, nil
 	}
-	out.VerifyConnection = func(cs tls.ConnectionState) error { return verify(cs, roots, v.SANs) }
+	out.VerifyConnection = func(cs tls.ConnectionState) error { return verify(cs, roots, sans) }
 	return out, nil
 }
 

@@ -329,6 +329,13 @@ func (c *Client) checks(k *kindState, a *answer) func(decoded) error {
 		}
 	case ecds:
 		return c.checkExtension
+	case sds:
+		return func(d decoded) error {
+			if s, ok := d.value.(*config.Secret); ok {
+				return c.checkSecret(d.name, s)
+			}
+			return nil
+		}
 	}
 	return func(decoded) error { return nil }
 }

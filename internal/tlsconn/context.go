@@ -152,11 +152,28 @@ func current(b *built, p *config.TLSParams, s Secrets, finish func(*material)) *
 			m.missing = true
 		}
 	}
-	m.verifier, m.missing = newVerifier(p.Validation, refs[len(p.Certificates)], m.missing)
+	var err error
+	if m.verifier, m.missing, err = newVerifier(p.Validation, refs[len(p.Certificates)], m.missing); err != nil {
+		m = m.insteadOf(before)
+		b.material.Store(m)
+		return m
+	}
 	finish(m)
 	b.material.Store(m)
 	b.updates.Add(changed(before, m, p))
 	return m
+}
+
+// insteadOf is the material for secrets that make no safe one: the last good one
+// serves on, under their references so that it isn't looked at again. Without one
+// no handshake is possible.
+func (m *material) insteadOf(before *material) *material {
+	if before == nil {
+		return m
+	}
+	keep := *before
+	keep.refs = m.refs
+	return &keep
 }
 
 // faster gives a certificate whose key signs faster, where there is such a one. c

@@ -43,32 +43,38 @@ const (
 	maxStrangers = 16
 )
 
+// errNamesAlone refuses a context: who signs his own certificate has any name.
+var errNamesAlone = errors.New("SAN-based verification of peer certificates without trusted CA is insecure and not allowed")
+
 // newVerifier joins the configured context with the one its secret gives. nil
-// means that the peer isn't verified.
-func newVerifier(v *config.Validation, s *config.Secret, missing bool) (*verifier, bool) {
+// means that the peer isn't verified, an error that there is no safe verifier.
+func newVerifier(v *config.Validation, s *config.Secret, missing bool) (*verifier, bool, error) {
 	if v == nil {
-		return nil, missing
+		return nil, missing, nil
 	}
 	r := &verifier{}
 	r.take(v)
 	if v.Ref.Name != "" || v.Ref.Inline != nil {
 		if s == nil || s.Validation == nil {
-			return r, true
+			return r, true, nil
 		}
 		r.take(s.Validation)
 	}
-	if r.roots == nil && v.SystemRoots {
-		r.roots, _ = x509.SystemCertPool()
+	switch {
+	case r.roots == nil && len(r.sans) > 0:
+		return nil, true, errNamesAlone
+	case r.roots == nil && len(r.spki)+len(r.hashes) == 0:
+		return nil, missing, nil
 	}
-	if r.roots == nil && len(r.sans)+len(r.spki)+len(r.hashes) == 0 {
-		return nil, missing
-	}
-	return r, missing
+	return r, missing, nil
 }
 
 func (r *verifier) take(v *config.Validation) {
-	if v.Roots != nil {
+	switch {
+	case v.Roots != nil:
 		r.roots = v.Roots
+	case v.SystemRoots && r.roots == nil:
+		r.roots = systemRoots()
 	}
 	r.crls = append(r.crls, v.CRLs...)
 	r.sans = append(r.sans, v.SANs...)
@@ -78,6 +84,15 @@ func (r *verifier) take(v *config.Validation) {
 	r.accept = r.accept || v.AcceptUntrust
 	r.expired = r.expired || v.AllowExpired
 	r.depth = max(r.depth, v.MaxDepth)
+}
+
+// systemRoots trusts nobody where the system's can't be read.
+func systemRoots() *x509.CertPool {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return x509.NewCertPool()
+	}
+	return pool
 }
 
 // check judges peers and gives who they are. None at all is the caller's affair.

@@ -207,25 +207,41 @@ func (l *linker) missingSecret(r *config.SecretRef) bool {
 	return l.next.Secrets[r.Name] == nil && !l.accepted.Settled[Part{Kind: KindSecrets, Name: r.Name}]
 }
 
-// ClusterSecrets gives the named secrets of a cluster.
-func ClusterSecrets(c *config.Cluster) iter.Seq[*config.SecretRef] {
-	return func(yield func(*config.SecretRef) bool) {
-		if c.TLS != nil && !named(&c.TLS.TLSParams, yield) {
+// ClusterTLS gives the TLS settings of a cluster.
+func ClusterTLS(c *config.Cluster) iter.Seq[*config.TLSParams] {
+	return func(yield func(*config.TLSParams) bool) {
+		if c.TLS != nil && !yield(&c.TLS.TLSParams) {
 			return
 		}
 		for i := range c.SocketMatches {
-			if t := c.SocketMatches[i].TLS; t != nil && !named(&t.TLSParams, yield) {
+			if t := c.SocketMatches[i].TLS; t != nil && !yield(&t.TLSParams) {
 				return
 			}
 		}
 	}
 }
 
-// ListenerSecrets gives the named secrets of a listener.
-func ListenerSecrets(x *config.Listener) iter.Seq[*config.SecretRef] {
-	return func(yield func(*config.SecretRef) bool) {
+// ListenerTLS gives the TLS settings of a listener.
+func ListenerTLS(x *config.Listener) iter.Seq[*config.TLSParams] {
+	return func(yield func(*config.TLSParams) bool) {
 		for _, c := range chains(x) {
-			if c.TLS != nil && !named(&c.TLS.TLSParams, yield) {
+			if c.TLS != nil && !yield(&c.TLS.TLSParams) {
+				return
+			}
+		}
+	}
+}
+
+// ClusterSecrets gives the named secrets of a cluster.
+func ClusterSecrets(c *config.Cluster) iter.Seq[*config.SecretRef] { return secrets(ClusterTLS(c)) }
+
+// ListenerSecrets gives the named secrets of a listener.
+func ListenerSecrets(x *config.Listener) iter.Seq[*config.SecretRef] { return secrets(ListenerTLS(x)) }
+
+func secrets(all iter.Seq[*config.TLSParams]) iter.Seq[*config.SecretRef] {
+	return func(yield func(*config.SecretRef) bool) {
+		for p := range all {
+			if !named(p, yield) {
 				return
 			}
 		}
