@@ -56,11 +56,11 @@ func fromChain(chain []string, key crypto.Signer) (own, root *config.Secret, err
 	last := len(chain) - 1
 	certPEM := []byte(joinPEM(chain[:last]))
 	cert := &tls.Certificate{PrivateKey: key}
-	for rest := certPEM; ; {
-		var b *pem.Block
-		if b, rest = pem.Decode(rest); b == nil {
-			break
-		}
+	blocks, err := config.PEMBlocks(certPEM)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the CA's chain: %w", err)
+	}
+	for _, b := range blocks {
 		cert.Certificate = append(cert.Certificate, b.Bytes)
 	}
 	if len(cert.Certificate) == 0 {
@@ -101,16 +101,19 @@ func ownSecret(c *tls.Certificate, chain []byte) *config.Secret {
 // rootSecret makes the validation context of a bundle and, when there is one,
 // a list of revoked certificates.
 func rootSecret(bundle, crl []byte) (*config.Secret, error) {
+	if _, err := config.PEMBlocks(bundle); err != nil {
+		return nil, fmt.Errorf("reading the root bundle: %w", err)
+	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(bundle) {
 		return nil, errors.New("no certificate in the root bundle")
 	}
 	v := &config.Validation{Roots: pool, RootsPEM: bundle, HasTrustAnchor: true, MaxDepth: 100}
-	for rest := crl; ; {
-		var b *pem.Block
-		if b, rest = pem.Decode(rest); b == nil {
-			break
-		}
+	lists, err := config.PEMBlocks(crl)
+	if err != nil {
+		return nil, fmt.Errorf("reading the revocation list: %w", err)
+	}
+	for _, b := range lists {
 		l, err := x509.ParseRevocationList(b.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("parsing the revocation list: %w", err)

@@ -199,6 +199,9 @@ func (s *Source) load(ctx context.Context) error {
 		return s.publish(ctx, st)
 	}
 	cert, err := tls.X509KeyPair(chain, key)
+	if err == nil {
+		_, err = config.PEMBlocks(chain)
+	}
 	if err != nil {
 		return fmt.Errorf("loading the certificate: %w", err)
 	}

@@ -142,16 +142,20 @@ func TestFailuresAreToldInWordsAndOvercome(t *testing.T) {
 			plane, peer := mesh(t, 0)
 			tt.spoil(t, plane, peer)
 			s := run(t, identity.Options{ID: id, CA: peer})
-			deadline := time.Now().Add(8 * time.Second)
-			for !strings.Contains(s.Problem(), tt.want) {
-				if time.Now().After(deadline) {
-					t.Fatalf("problem %q, want %q", s.Problem(), tt.want)
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
+			problem(t, s, tt.want)
 			tt.repair(t, plane, peer)
 			next(t, s, identity.DefaultSecret)
 		})
+	}
+}
+
+// problem waits until the source says want.
+func problem(t *testing.T, s *identity.Source, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(8 * time.Second); !strings.Contains(s.Problem(), want); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("problem %q, want %q", s.Problem(), want)
+		}
 	}
 }
 
@@ -159,12 +163,7 @@ func TestConnectionRefusedIsSaid(t *testing.T) {
 	plane, peer := mesh(t, 0)
 	plane.Close()
 	s := run(t, identity.Options{ID: id, CA: peer})
-	deadline := time.Now().Add(8 * time.Second)
-	for want := "connection refused: " + peer.Address; s.Problem() != want; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("problem %q, want %q", s.Problem(), want)
-		}
-	}
+	problem(t, s, "connection refused: "+peer.Address)
 }
 
 func TestEveryRotationOfMountedFilesIsSeen(t *testing.T) {
@@ -198,4 +197,33 @@ func TestEveryRotationOfMountedFilesIsSeen(t *testing.T) {
 		}
 		want = mount()
 	}
+}
+
+// TestACutFileIsNoRotation: a file that is being written is not a shorter one.
+func TestACutFileIsNoRotation(t *testing.T) {
+	ca, err := meshtest.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ca.Workload(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	f := &identity.Files{Chain: filepath.Join(dir, "cert-chain.pem"), Key: filepath.Join(dir, "key.pem"), Root: filepath.Join(dir, "root-cert.pem")}
+	leaf := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+	cut := string(ca.RootPEM[:len(ca.RootPEM)/2])
+	write(t, f.Root, ca.RootPEM)
+	write(t, f.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	write(t, f.Chain, []byte(string(leaf)+cut))
+	s := run(t, identity.Options{ID: id, Mounted: f})
+	problem(t, s, "loading the certificate: a PEM block is cut short")
+	write(t, f.Chain, leaf)
+	next(t, s, identity.DefaultSecret)
+	write(t, f.Root, []byte(string(ca.RootPEM)+cut))
+	problem(t, s, "reading the root bundle: a PEM block is cut short")
 }

@@ -118,6 +118,9 @@ func TestRefusedInIsolation(t *testing.T) {
 		{"weights of a locality don't overflow", EndpointURL, `{cluster_name: c, endpoints: [{lb_endpoints: [{load_balancing_weight: 4294967295, endpoint: {address: {socket_address: {address: 1.1.1.1, port_value: 1}}}}, {load_balancing_weight: 1, endpoint: {address: {socket_address: {address: 1.1.1.1, port_value: 2}}}}]}]}`, "exceeds 4294967295"},
 
 		{"a secret's PEM is PEM", SecretURL, `{name: s, validation_context: {trusted_ca: {inline_string: junk}}}`, "no certificate in the bundle"},
+		{"a bundle's last PEM block is whole", SecretURL, `{name: s, validation_context: {trusted_ca: {inline_string: "-----BEGIN CERTIFICATE-----\nMIIB"}}}`, "trusted_ca: failed to load trusted CA certificates: a PEM block is cut short"},
+		{"and a chain's", SecretURL, `{name: s, tls_certificate: {certificate_chain: {inline_string: "-----BEGIN CERTIFICATE-----\nMIIB"}, private_key: {inline_string: junk}}}`, "failed to load certificate chain or private key: a PEM block is cut short"},
+		{"and that of a revocation list", SecretURL, `{name: s, validation_context: {crl: {inline_string: "-----BEGIN X509 CRL-----\nMIIB"}}}`, "crl: failed to load CRL: a PEM block is cut short"},
 		{"a certificate has its key", SecretURL, `{name: s, tls_certificate: {certificate_chain: {inline_string: junk}, private_key: {inline_string: junk}}}`, "failed to load certificate chain or private key"},
 		{"a secret's file must be there", SecretURL, `{name: s, validation_context: {trusted_ca: {filename: /no/such/file}}}`, "trusted_ca.filename: unable to read file"},
 		{"a secret is something", SecretURL, `{name: s}`, "a secret needs"},

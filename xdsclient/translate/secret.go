@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"strings"
 
@@ -71,6 +70,9 @@ func (s scope) certificate(m *tlsv3.TlsCertificate) *config.Secret {
 }
 
 func keyPair(chain, key []byte) (*tls.Certificate, error) {
+	if _, err := config.PEMBlocks(chain); err != nil {
+		return nil, err
+	}
 	cert, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		if bytes.Contains(key, []byte("ENCRYPTED")) {
@@ -143,13 +145,13 @@ func (s scope) trustedCA(d *core.DataSource, out *config.Validation) {
 
 // roots parses a bundle, of which every certificate must be one.
 func roots(bundle []byte) (*x509.CertPool, error) {
+	blocks, err := config.PEMBlocks(bundle)
+	if err != nil {
+		return nil, err
+	}
 	pool := x509.NewCertPool()
 	n := 0
-	for rest := bundle; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
+	for _, block := range blocks {
 		if block.Type != "CERTIFICATE" {
 			continue
 		}
@@ -201,12 +203,12 @@ func (s scope) crls(d *core.DataSource) []*x509.RevocationList {
 	if !ok {
 		return nil
 	}
+	blocks, err := config.PEMBlocks(b)
+	if err != nil {
+		s.bad("failed to load CRL: %v", err)
+	}
 	var out []*x509.RevocationList
-	for rest := b; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
+	for _, block := range blocks {
 		l, err := x509.ParseRevocationList(block.Bytes)
 		if err != nil {
 			s.bad("failed to load CRL: %v", err)
@@ -214,7 +216,7 @@ func (s scope) crls(d *core.DataSource) []*x509.RevocationList {
 		}
 		out = append(out, l)
 	}
-	if len(out) == 0 {
+	if len(blocks) == 0 && err == nil {
 		s.bad("failed to load CRL: nothing in PEM")
 	}
 	return out
