@@ -494,16 +494,18 @@ func (c *Client) waitedEnough(p link.Part) {
 	c.flush()
 }
 
-// prune forgets the settled endpoints of clusters that are no more.
+// prune forgets the settled endpoints of versions that are neither accepted nor
+// in force any more.
 func (c *Client) prune() {
-	if len(c.accepted.Settled) < 64+2*(len(c.accepted.Clusters)+len(c.accepted.Static.Clusters)) {
+	if c.snapshot == nil || len(c.accepted.Settled) < 64+2*(len(c.accepted.Clusters)+len(c.accepted.Static.Clusters)) {
 		return
 	}
 	for p := range c.accepted.Settled {
 		if p.Kind != link.KindEndpoints {
 			continue
 		}
-		if x := c.cluster(p.Name); x == nil || x.Hash != p.Version {
+		x, serves := c.cluster(p.Name), c.snapshot.Cluster(p.Name)
+		if (x == nil || x.Hash != p.Version) && (serves == nil || serves.Hash != p.Version) {
 			delete(c.accepted.Settled, p)
 		}
 	}

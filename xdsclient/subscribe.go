@@ -1,18 +1,15 @@
 package xdsclient
 
 import (
-	"iter"
 	"slices"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"sluice/internal/config"
-	"sluice/xdsclient/link"
 )
 
-// resubscribe compares what the accepted resources name with what is asked for,
-// and asks. Route tables, secrets and filter configs wait for the clusters, as
+// resubscribe compares what is needed by name with what is asked for, and asks. Route tables, secrets and filter configs wait for the clusters, as
 // in Envoy; EDS follows at once.
 func (c *Client) resubscribe() {
 	if c.opts.ADS == nil {
@@ -93,8 +90,8 @@ func (c *Client) change(k *kindState, more, less []string) {
 	}
 	for _, n := range less {
 		delete(k.names, n)
-		c.forget(k, n)
 	}
+	c.forget(k, less)
 	if !k.asked {
 		k.asked = true
 		c.order = append(c.order, k)
@@ -117,19 +114,6 @@ func (c *Client) sotwNonce(k *kindState) string {
 		return ""
 	}
 	return k.nonce
-}
-
-// forget drops what was received of a name that is given up.
-func (c *Client) forget(k *kindState, name string) {
-	delete(k.kept, name)
-	switch k.kind {
-	case eds:
-		delete(c.accepted.Loads, name)
-	case rds:
-		delete(c.accepted.Routes, name)
-	case sds:
-		delete(c.accepted.Secrets, name)
-	}
 }
 
 // resume opens every type again on a new stream, telling what is held.
@@ -171,79 +155,6 @@ func (c *Client) write(r request) {
 		c.conn.greeted = true
 	}
 	c.conn.send(r)
-}
-
-func (c *Client) endpointNames() map[string]bool {
-	out := map[string]bool{}
-	c.eachCluster(func(x *config.Cluster) {
-		if x.Type == config.EDS {
-			out[x.EDSName] = true
-		}
-	})
-	return out
-}
-
-func (c *Client) eachCluster(f func(*config.Cluster)) {
-	for _, x := range c.accepted.Static.Clusters {
-		f(x)
-	}
-	for _, x := range c.accepted.Clusters {
-		f(x)
-	}
-}
-
-func (c *Client) eachListener(f func(*config.Listener)) {
-	for _, x := range c.accepted.Static.Listeners {
-		f(x)
-	}
-	for _, x := range c.accepted.Listeners {
-		f(x)
-	}
-}
-
-func (c *Client) routeNames() map[string]bool {
-	out := map[string]bool{}
-	c.eachListener(func(x *config.Listener) {
-		for _, m := range link.Managers(x) {
-			if m.RouteName != "" {
-				out[m.RouteName] = true
-			}
-		}
-	})
-	return out
-}
-
-// extensionNames gives the discovered filters in the order of their listeners.
-func (c *Client) extensionNames() []string {
-	var out []string
-	c.eachListener(func(x *config.Listener) {
-		for _, m := range link.Managers(x) {
-			for _, f := range m.Filters {
-				if f.Discovery != nil && !slices.Contains(out, f.Name) {
-					out = append(out, f.Name)
-				}
-			}
-		}
-	})
-	return out
-}
-
-// secretNames gives the secrets that come by ADS; those of listeners only when
-// asked for.
-func (c *Client) secretNames(listeners bool) map[string]bool {
-	out := map[string]bool{}
-	add := func(refs iter.Seq[*config.SecretRef]) {
-		for r := range refs {
-			if r.Source == config.SecretADS {
-				out[r.Name] = true
-			}
-		}
-	}
-	c.eachCluster(func(x *config.Cluster) { add(link.ClusterSecrets(x)) })
-	if listeners {
-		c.eachListener(func(x *config.Listener) { add(link.ListenerSecrets(x)) })
-	}
-	return out
 }
 
 func sorted(names map[string]bool) []string {

@@ -233,7 +233,7 @@ func (c *Client) settle(assignments map[string]bool) {
 	for a := range assignments {
 		for _, name := range c.usersOf(a) {
 			if x := c.cluster(name); x != nil {
-				c.accepted.Settled[link.Part{Kind: link.KindEndpoints, Name: name, Version: x.Hash}] = true
+				c.accepted.Settled[link.EndpointsOf(x)] = true
 			}
 		}
 	}

@@ -30,12 +30,19 @@ func (k Kind) String() string {
 }
 
 // Part names one thing that is waited for. Endpoints are waited for by each
-// version of a cluster, so Name is the cluster's and Version its hash; other
-// parts are waited for once and have no Version.
+// version of a cluster, so Name is the cluster's, Version its hash and
+// Assignment what it takes them from; other parts are waited for once and have
+// only a name.
 type Part struct {
-	Kind    Kind
-	Name    string
-	Version uint64
+	Kind       Kind
+	Name       string
+	Version    uint64
+	Assignment string
+}
+
+// EndpointsOf is the part that c waits for.
+func EndpointsOf(c *config.Cluster) Part {
+	return Part{Kind: KindEndpoints, Name: c.Name, Version: c.Hash, Assignment: c.EDSName}
 }
 
 // Waiting is one resource that can't enter yet, and one of its reasons.
@@ -190,7 +197,7 @@ func noEndpoints(c, before *config.Cluster) *config.LoadAssignment {
 func (l *linker) clusterWaits(c *config.Cluster) []Waiting {
 	var out []Waiting
 	if c.Type == config.EDS {
-		p := Part{KindEndpoints, c.Name, c.Hash}
+		p := EndpointsOf(c)
 		if !l.accepted.Settled[p] {
 			out = append(out, Waiting{Cluster: true, Resource: c.Name, Part: p, Timeout: c.EDSTimeout})
 		}

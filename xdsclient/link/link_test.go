@@ -37,7 +37,7 @@ func listener(name string, hash uint64, m *config.HTTPConnectionManager, secrets
 }
 
 func settled(c *config.Cluster) link.Part {
-	return link.Part{Kind: link.KindEndpoints, Name: c.Name, Version: c.Hash}
+	return link.EndpointsOf(c)
 }
 
 func TestClusterWaitsForItsEndpointsWhileTheOldOneServes(t *testing.T) {
@@ -123,6 +123,24 @@ func TestListenerWaitsForEveryPart(t *testing.T) {
 	a.Extensions["e"] = &config.Buffer{MaxBytes: 2}
 	if changed, _ := link.Next(again, a); changed.Listeners[0] == s.Listeners[0] {
 		t.Error("a new filter config left the listener as it was")
+	}
+}
+
+func TestFilterConfigReachesTheListenerThatServesWhileItsNextVersionWaits(t *testing.T) {
+	a := accepted()
+	m := &config.HTTPConnectionManager{Filters: []config.HTTPFilter{{Name: "e", Discovery: &config.Discovery{}}}}
+	a.Extensions["e"] = &config.Buffer{MaxBytes: 1}
+	a.Listeners = []*config.Listener{listener("l", 1, m)}
+	s, _ := link.Next(nil, a)
+	a.Listeners = []*config.Listener{listener("l", 2, &config.HTTPConnectionManager{RouteName: "r", Filters: m.Filters})}
+	waits, waiting := link.Next(s, a)
+	if len(waiting) != 1 || waits.Listeners[0] != s.Listeners[0] {
+		t.Fatalf("the next version waits, yet %+v serves; waiting %+v", waits.Listeners[0], waiting)
+	}
+	a.Extensions["e"] = &config.Buffer{MaxBytes: 2}
+	fresh, waiting := link.Next(waits, a)
+	if got := fresh.Listeners[0]; len(waiting) != 1 || got.Hash != 1 || link.Managers(got)[0].Filters[0].Policy != a.Extensions["e"] {
+		t.Errorf("%+v serves, waiting %+v", got, waiting)
 	}
 }
 

@@ -22,10 +22,13 @@ func (l *linker) listeners() {
 	}
 }
 
+// listener gives x, or its previous version with fresh filters.
 func (l *linker) listener(x, before *config.Listener) *config.Listener {
 	if waits := l.listenerWaits(x); len(waits) > 0 {
 		l.waiting = append(l.waiting, waits...)
-		return before
+		if x = before; before == nil {
+			return nil
+		}
 	}
 	linked := l.resolve(x)
 	if before != nil && sameListener(before, linked) {
