@@ -118,8 +118,9 @@ type event struct {
 	answer *answer
 	closed error
 	secret []*config.Secret
-	// badFile is a file of secrets that was refused, but for those in secret.
-	badFile string
+	// file is what secret was read from, and badSecret one that came from a
+	// server of its own and was refused.
+	file, badSecret string
 }
 
 // New prepares a client; nothing runs before Run.
@@ -215,13 +216,8 @@ func (c *Client) giveUp(name string, after time.Duration, done func()) {
 
 // handle takes one event of a stream.
 func (c *Client) handle(ctx context.Context, e event) {
-	if e.badFile != "" {
-		c.refused(e.badFile, e.secret)
-	}
-	if e.secret != nil || e.badFile != "" {
-		for _, s := range e.secret {
-			c.secret(s)
-		}
+	if e.secret != nil || e.file != "" || e.badSecret != "" {
+		c.takeSecrets(e)
 		return
 	}
 	if e.gen != c.gen {
@@ -298,6 +294,19 @@ func (c *Client) secret(s *config.Secret) {
 	c.count("sds."+s.Name+".update_success", 1)
 	c.relink()
 	c.flush()
+}
+
+// takeSecrets takes what came of a file or a server.
+func (c *Client) takeSecrets(e event) {
+	for _, s := range e.secret {
+		c.secret(s)
+	}
+	if e.badSecret != "" {
+		c.refused(e.badSecret)
+	}
+	if e.file != "" {
+		c.refused(c.lacking(e.file, e.secret)...)
+	}
 }
 
 // nextTimer gives a channel that fires at the nearest deadline, nil for none.

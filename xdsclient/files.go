@@ -68,11 +68,7 @@ func (c *Client) watchFile(ctx context.Context, path string) {
 			if err != nil {
 				c.opts.Logf("secrets of %s refused: %v", path, err)
 			}
-			if err != nil {
-				c.tell(event{secret: secrets, badFile: path})
-			} else if len(secrets) > 0 {
-				c.tell(event{secret: secrets})
-			}
+			c.tell(event{secret: secrets, file: path})
 		}
 		select {
 		case <-ctx.Done():
@@ -89,13 +85,16 @@ func (c *Client) counted(name string) {
 	}
 }
 
-// refused counts the secrets that a file should have had, but for the good ones.
-func (c *Client) refused(path string, good []*config.Secret) {
+// lacking gives the secrets that a file should have had, but for the good ones.
+func (c *Client) lacking(path string, good []*config.Secret) []string {
+	var out []string
 	for _, name := range c.named[path] {
 		if !slices.ContainsFunc(good, func(s *config.Secret) bool { return s.Name == name }) {
-			c.count("sds."+name+".update_rejected", 1)
+			c.opts.Logf("no good secret %q in %s", name, path)
+			out = append(out, name)
 		}
 	}
+	return out
 }
 
 // Names of secrets that Istio's agent makes of mounted files.

@@ -37,6 +37,53 @@ func mount(t *testing.T, ca *meshtest.CA, dir string) *x509.Certificate {
 	return c.Leaf
 }
 
+func TestRefusedFileOfSecretsEndsTheWait(t *testing.T) {
+	ca, err := meshtest.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{
+		"a secret that can't be built": `resources: [{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: own, tls_certificate: {certificate_chain: {inline_string: nothing}, private_key: {inline_string: nothing}}}]`,
+		"a file that is no message":    `resources: 5`,
+		"a file without the secret":    `resources: []`,
+	}
+	for rule, bad := range tests {
+		t.Run(rule, func(t *testing.T) {
+			dir := t.TempDir()
+			leaf := mount(t, ca, dir)
+			write := func(text string) {
+				if err := os.WriteFile(dir+"/sds.yaml", []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(bad)
+			r := translate.Default()
+			boot, err := r.Bootstrap([]byte(`static_resources: {listeners: [{name: in, address: {socket_address: {address: 127.0.0.1, port_value: 1}}, filter_chains: [{
+  filters: [{name: echo, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}],
+  transport_socket: {name: tls, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext, common_tls_context: {tls_certificate_sds_secret_configs: [
+    {name: own, sds_config: {initial_fetch_timeout: 0s, path_config_source: {path: ` + dir + `/sds.yaml}}}]}}}}]}]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rig := &rig{t: t, snaps: make(chan *config.Snapshot, 64)}
+			rig.client = xdsclient.New(xdsclient.Options{Static: &boot.Static, Translate: r, Logf: t.Logf, Apply: func(s *config.Snapshot) { rig.snaps <- s }})
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			go func() { ended <- rig.client.Run(ctx) }()
+			defer func() { cancel(); <-ended }()
+			rig.until("a listener without its secret", func(s *config.Snapshot) bool { return len(s.Listeners) == 1 && s.Secrets["own"] == nil })
+			st, err := rig.client.Status(ctx)
+			if err != nil || !st.Live || st.Stats["sds.own.update_rejected"] != 1 {
+				t.Errorf("live %v, %d refusals, %v", st.Live, st.Stats["sds.own.update_rejected"], err)
+			}
+			write(`resources: [{"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: own, tls_certificate: {certificate_chain: {filename: ` + dir + `/cert.pem}, private_key: {filename: ` + dir + `/key.pem}}}]`)
+			rig.until("the secret", func(s *config.Snapshot) bool {
+				return s.Secrets["own"] != nil && s.Secrets["own"].Certificate.Leaf.Equal(leaf)
+			})
+		})
+	}
+}
+
 func TestEveryRotationOfFileSecretsIsSeen(t *testing.T) {
 	ca, err := meshtest.NewCA()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -32,9 +33,9 @@ type needy struct {
 	n    int
 }
 
-// serving is a client that is live: listener l with a certificate leads by a
-// route table to cluster a, which has a certificate and an assignment.
-func serving(t *testing.T) *needy {
+// idle is a client that has received nothing.
+func idle(t *testing.T) *needy {
+	t.Helper()
 	ca, err := meshtest.NewCA()
 	if err != nil {
 		t.Fatal(err)
@@ -42,12 +43,38 @@ func serving(t *testing.T) *needy {
 	d := &needy{t: t, now: time.Now(), pair: inlinePair(t, ca)}
 	d.Client = New(Options{ADS: &config.ADS{Delta: true, Cluster: "x", CDS: true, LDS: true}, Translate: translate.Default(),
 		Now: func() time.Time { return d.now }, ReleaseAfter: time.Minute})
-	d.cluster("a", "s1", "own1")
-	d.secret("own1")
-	d.load("s1", 80)
-	d.listener("r1", "cert1")
-	d.table("r1")
-	d.secret("cert1")
+	return d
+}
+
+// steps bring all that serving has, by the names of what comes.
+func (d *needy) steps(but string, instead func()) {
+	for _, s := range []struct {
+		name string
+		push func()
+	}{
+		{"a", func() { d.cluster("a", "s1", "own1") }},
+		{"own1", func() { d.secret("own1") }},
+		{"s1", func() { d.load("s1", 80) }},
+		{"l", func() { d.listener("r1", "cert1") }},
+		{"r1", func() { d.table("r1") }},
+		{"cert1", func() { d.secret("cert1") }},
+		{"e", func() { d.filter("e", 1) }},
+	} {
+		if s.name == but {
+			instead()
+		} else {
+			s.push()
+		}
+	}
+}
+
+// serving is a client that is live: listener l with a certificate and a
+// discovered filter leads by a route table to cluster a, which has a certificate
+// and an assignment.
+func serving(t *testing.T) *needy {
+	t.Helper()
+	d := idle(t)
+	d.steps("", nil)
 	if !d.facts.Live || len(d.snapshot.Listeners) != 1 || len(d.waiting) != 0 {
 		t.Fatalf("not live: %+v, waiting %+v", d.facts, d.waiting)
 	}
@@ -100,13 +127,20 @@ filter_chains:
       "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
       stat_prefix: in
       rds: {route_config_name: %[1]s, config_source: %[2]s}
-      http_filters: [{name: router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]
+      http_filters:
+      - {name: e, config_discovery: {config_source: %[2]s, type_urls: [type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer]}}
+      - {name: router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
 `, table, forEver, secret))
 }
 
 func (d *needy) table(name string) {
 	d.push(translate.RouteURL, name, &routev3.RouteConfiguration{}, fmt.Sprintf(
 		`{name: %s, virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: a}}]}]}`, name))
+}
+
+func (d *needy) filter(name string, bytes int) {
+	d.push(translate.ExtensionURL, name, &core.TypedExtensionConfig{}, fmt.Sprintf(
+		`{name: %s, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: %d}}`, name, bytes))
 }
 
 func (d *needy) secret(name string) {

@@ -24,7 +24,8 @@ type sdsServer struct {
 	dial     Dialer
 	registry *translate.Registry
 	take     func(*config.Secret)
-	refused  func(why string)
+	log      func(why string) // a new reason to refuse one
+	bad      func()           // one was refused
 }
 
 // sdsPause is how long a refused secret is looked at before the server is told:
@@ -35,8 +36,9 @@ const sdsPause = time.Second
 // force while the server is away.
 func (c *Client) watchServer(ctx context.Context, r config.SecretRef) {
 	s := &sdsServer{name: r.Name, cluster: r.Cluster, node: nodeMessage(&c.opts.Node), registry: c.opts.Translate,
-		take:    func(v *config.Secret) { c.tell(event{secret: []*config.Secret{v}}) },
-		refused: func(why string) { c.opts.Logf("secret %s of %s refused: %s", r.Name, r.Cluster, why) }}
+		take: func(v *config.Secret) { c.tell(event{secret: []*config.Secret{v}}) },
+		log:  func(why string) { c.opts.Logf("secret %s of %s refused: %s", r.Name, r.Cluster, why) },
+		bad:  func() { c.tell(event{badSecret: r.Name}) }}
 	var err error
 	if s.dial, err = ClusterDialer(c.opts.Static, r.Cluster, nil); err != nil {
 		c.opts.Logf("secret %s: %v", r.Name, err)
@@ -96,8 +98,9 @@ func (s *sdsServer) serve(ctx context.Context) (answered bool, err error) {
 		if err := s.accept(m); err != nil {
 			if why := err.Error(); why != said {
 				said = why
-				s.refused(why)
+				s.log(why)
 			}
+			s.bad()
 			ask.ErrorDetail = failure(err.Error())
 			if !sleep(ctx, sdsPause) {
 				return answered, ctx.Err()

@@ -115,12 +115,9 @@ func own(t *testing.T, ca *meshtest.CA) (*anypb.Any, *x509.Certificate) {
 	return x, c.Leaf
 }
 
-func TestSecretsComeFromAServerOfTheirOwn(t *testing.T) {
-	ca, err := meshtest.NewCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, leaf := own(t, ca)
+// fromServer runs a listener whose certificate comes from a server of secrets.
+func fromServer(t *testing.T, first *anypb.Any) (*secretServer, chan *config.Snapshot) {
+	t.Helper()
 	s := &secretServer{socket: t.TempDir() + "/sds", secret: first, changed: make(chan struct{}), asked: make(chan *discovery.DiscoveryRequest, 16)}
 	s.up(t)
 	boot, err := translate.Default().Bootstrap([]byte(`static_resources:
@@ -138,20 +135,64 @@ func TestSecretsComeFromAServerOfTheirOwn(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { client.Run(ctx) })
-	defer wg.Wait()
-	defer cancel()
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return s, snaps
+}
+
+// within takes snapshots until one fits.
+func within(t *testing.T, snaps chan *config.Snapshot, what string, fits func(*config.Snapshot) bool) {
+	t.Helper()
+	for deadline := time.After(5 * time.Second); ; {
+		select {
+		case s := <-snaps:
+			if fits(s) {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("%s: it didn't come", what)
+		}
+	}
+}
+
+func broken(t *testing.T) *anypb.Any {
+	t.Helper()
+	b, err := anypb.New(message(t, &tlsv3.Secret{}, `{name: own, tls_certificate: {certificate_chain: {inline_string: "no"}, private_key: {inline_string: "no"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestRefusedFirstSecretOfAServerEndsTheWait(t *testing.T) {
+	ca, err := meshtest.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, snaps := fromServer(t, broken(t))
+	within(t, snaps, "a listener without its secret", func(s *config.Snapshot) bool { return len(s.Listeners) == 1 && s.Secrets["own"] == nil })
+	for range 2 { // it asks, and refuses
+		s.request(t)
+	}
+	good, leaf := own(t, ca)
+	s.set(good)
+	within(t, snaps, "the secret", func(s *config.Snapshot) bool {
+		return s.Secrets["own"] != nil && s.Secrets["own"].Certificate.Leaf.Equal(leaf)
+	})
+}
+
+func TestSecretsComeFromAServerOfTheirOwn(t *testing.T) {
+	ca, err := meshtest.NewCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, leaf := own(t, ca)
+	s, snaps := fromServer(t, first)
 	holds := func(what string, want *x509.Certificate) {
 		t.Helper()
-		for deadline := time.After(5 * time.Second); ; {
-			select {
-			case x := <-snaps:
-				if v := x.Secrets["own"]; v != nil && v.Certificate.Leaf.Equal(want) {
-					return
-				}
-			case <-deadline:
-				t.Fatalf("%s: the certificate didn't come", what)
-			}
-		}
+		within(t, snaps, what, func(x *config.Snapshot) bool {
+			v := x.Secrets["own"]
+			return v != nil && v.Certificate.Leaf.Equal(want)
+		})
 	}
 	says := func(want string) {
 		t.Helper()
@@ -163,8 +204,7 @@ func TestSecretsComeFromAServerOfTheirOwn(t *testing.T) {
 	holds("at the start", leaf)
 	says(`own of  at "v1": `)
 
-	broken, _ := anypb.New(message(t, &tlsv3.Secret{}, `{name: own, tls_certificate: {certificate_chain: {inline_string: "no"}, private_key: {inline_string: "no"}}}`))
-	s.set(broken)
+	s.set(broken(t))
 	says(`own of  at "v1": tls_certificate`)
 
 	second, leaf := own(t, ca)

@@ -24,6 +24,7 @@ func (c *Client) take(k *kindState, a *answer) string {
 	c.endpointsOnly = nil
 	bad := refusals{kind: k.kind}
 	good, named, whole := c.decode(k, a, &bad)
+	c.settleRefused(k, named, good, whole)
 	if !whole {
 		return bad.String()
 	}
@@ -225,18 +226,6 @@ func (c *Client) putListener(v *config.Listener) {
 		return
 	}
 	c.accepted.Listeners = append(c.accepted.Listeners, v)
-}
-
-// settle notes that endpoints have answered for every cluster that takes them
-// from one of these assignments.
-func (c *Client) settle(assignments map[string]bool) {
-	for a := range assignments {
-		for _, name := range c.usersOf(a) {
-			if x := c.cluster(name); x != nil {
-				c.accepted.Settled[link.EndpointsOf(x)] = true
-			}
-		}
-	}
 }
 
 // remove takes out what is gone: for clusters and listeners what a whole state
