@@ -352,9 +352,11 @@ func (sh *shared) gauges(c *Cluster, emit func(string, uint64, telemetry.Kind)) 
 		emit("client_ssl_socket_factory.upstream_context_secrets_not_ready", 0, telemetry.Counter)
 	}
 	emit("membership_change", sh.stats.changes.Load(), telemetry.Counter)
-	if c.Config.Type != config.EDS { // the xDS client counts those
+	if c.Config.Type != config.EDS { // those are the xDS client's alone: a zero of ours would outlive its count
+		emit("update_attempt", 0, telemetry.Counter)
 		emit("update_success", sh.stats.updates.Load(), telemetry.Counter)
 		emit("update_failure", sh.stats.failures.Load(), telemetry.Counter)
+		emit("update_empty", 0, telemetry.Counter)
 	}
 	for i, p := range [...]string{"default", "high"} {
 		b := &sh.breakers[i]

@@ -139,7 +139,9 @@ func (c *Client) resourceStats(out map[string]uint64) {
 			add(k, prefix, x.EDSName, "update_rebuild")
 			u := k.updated(x.EDSName)
 			out[prefix+"update_no_rebuild"] = u.success - u.reload
-			out[prefix+"assignment_stale"], out[prefix+"init_fetch_timeout"] = 0, 0
+			for _, zero := range [...]string{"update_failure", "update_empty", "assignment_stale", "init_fetch_timeout"} {
+				out[prefix+zero] = 0
+			}
 		}
 	})
 	c.eachListener(func(x *config.Listener) {

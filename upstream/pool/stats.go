@@ -54,10 +54,6 @@ const (
 	InternalRedirectSucceeded
 	InternalRedirectFailed
 	MembershipChange
-	UpdateSuccess
-	UpdateFailure
-	UpdateAttempt
-	UpdateEmpty
 	Handshake
 	FailVerifySAN
 	FailVerifyError
@@ -89,8 +85,8 @@ func Stats() []telemetry.Stat {
 		"upstream_rq_retry_success", "upstream_rq_retry_overflow", "upstream_rq_retry_limit_exceeded",
 		"upstream_rq_retry_backoff_exponential", "upstream_rq_retry_backoff_ratelimited", "upstream_rq_completed",
 		"retry_or_shadow_abandoned", "lb_healthy_panic", "original_dst_host_invalid", "upstream_internal_redirect_succeeded_total",
-		"upstream_internal_redirect_failed_total", "membership_change", "update_success", "update_failure", "update_attempt",
-		"update_empty", "ssl.handshake", "ssl.fail_verify_san", "ssl.fail_verify_error", "ssl.fail_verify_no_cert", "ssl.connection_error",
+		"upstream_internal_redirect_failed_total", "membership_change",
+		"ssl.handshake", "ssl.fail_verify_san", "ssl.fail_verify_error", "ssl.fail_verify_no_cert", "ssl.connection_error",
 		"ssl.fail_verify_cert_hash", "ssl.no_certificate", "ssl.session_reused",
 		"upstream_flow_control_paused_reading_total", "upstream_flow_control_resumed_reading_total",
 		"upstream_flow_control_backed_up_total", "upstream_flow_control_drained_total",
