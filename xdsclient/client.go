@@ -102,6 +102,7 @@ type Client struct {
 	newRefs       bool                 // resources came that may name files
 	files         map[string]bool      // watched SDS files, by path
 	named         map[string][]string  // the secrets wanted of each
+	read          map[string]bool      // those that have been read
 	arrived       map[string]time.Time // of secrets that didn't come by ADS
 	wg            sync.WaitGroup
 }
@@ -145,7 +146,7 @@ func New(o Options) *Client {
 	}
 	c := &Client{
 		opts: o, queries: make(chan func()), events: make(chan event, 16), quit: make(chan struct{}),
-		timers: map[string]timer{}, stats: map[string]uint64{}, late: map[string]uint64{}, files: map[string]bool{}, named: map[string][]string{}, arrived: map[string]time.Time{},
+		timers: map[string]timer{}, stats: map[string]uint64{}, late: map[string]uint64{}, files: map[string]bool{}, named: map[string][]string{}, read: map[string]bool{}, arrived: map[string]time.Time{},
 		accepted: link.Accepted{
 			Static: o.Static, Clusters: map[string]*config.Cluster{}, Loads: map[string]*config.LoadAssignment{},
 			Routes: map[string]*config.RouteConfiguration{}, Secrets: map[string]*config.Secret{},
@@ -305,6 +306,7 @@ func (c *Client) takeSecrets(e event) {
 		c.refused(e.badSecret)
 	}
 	if e.file != "" {
+		c.read[e.file] = true
 		c.refused(c.lacking(e.file, e.secret)...)
 	}
 }

@@ -27,11 +27,15 @@ const fileEvery = 250 * time.Millisecond
 // watchSecrets starts a watch for each file or server that a secret comes from,
 // but ADS.
 func (c *Client) watchSecrets(ctx context.Context) {
+	var late []string // of files that were read before and don't have them
 	visit := func(refs iter.Seq[*config.SecretRef]) {
 		for r := range refs {
 			if r.Source == config.SecretFile && !slices.Contains(c.named[r.Path], r.Name) {
 				c.named[r.Path] = append(c.named[r.Path], r.Name)
 				c.counted(r.Name)
+				if c.read[r.Path] && c.accepted.Secrets[r.Name] == nil {
+					late = append(late, r.Name)
+				}
 			}
 			switch {
 			case r.Source == config.SecretFile && !c.files[r.Path]:
@@ -53,6 +57,7 @@ func (c *Client) watchSecrets(ctx context.Context) {
 	}
 	c.eachCluster(func(x *config.Cluster) { visit(link.ClusterSecrets(x)) })
 	c.eachListener(func(x *config.Listener) { visit(link.ListenerSecrets(x)) })
+	c.refused(late...)
 }
 
 // watchFile reads a file of secrets whenever its content changes. Polling sees

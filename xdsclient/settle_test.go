@@ -8,6 +8,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"sluice/internal/config"
 	"sluice/xdsclient/translate"
 )
 
@@ -72,6 +73,19 @@ func TestRefusalOfWhatNobodyAskedForSettlesNothing(t *testing.T) {
 	d.steps("cert1", func() {})
 	if d.facts.Live || len(d.waiting) != 1 {
 		t.Errorf("live %v, waiting %+v", d.facts.Live, d.waiting)
+	}
+}
+
+func TestFileThatWasReadWithoutASecretIsNotWaitedForByWhoNamesItLater(t *testing.T) {
+	c := New(Options{})
+	c.files["f"], c.read["f"] = true, true
+	ref := config.SecretRef{Name: "own", Source: config.SecretFile, Path: "f"}
+	c.putListener(&config.Listener{Meta: config.Meta{Name: "l"}, Chains: []*config.FilterChain{{TLS: &config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: []config.SecretRef{ref}}}}}})
+	if c.relink(); len(c.waiting) != 1 {
+		t.Fatalf("waiting %+v", c.waiting)
+	}
+	if c.watchSecrets(t.Context()); len(c.waiting) != 0 || len(c.snapshot.Listeners) != 1 {
+		t.Errorf("waiting %+v", c.waiting)
 	}
 }
 
