@@ -287,7 +287,7 @@ func (c *Client) secret(s *config.Secret) {
 	}
 	if err := c.checkSecret(s.Name, s); err != nil {
 		c.opts.Logf("secret %s refused: %v", s.Name, err)
-		c.count("sds."+s.Name+".update_rejected", 1)
+		c.refused(s.Name)
 		return
 	}
 	c.accepted.Secrets[s.Name] = s

@@ -28,7 +28,7 @@ func (c *Client) checkSecret(name string, s *config.Secret) error {
 			}
 		}
 	}
-	c.eachCluster(func(x *config.Cluster) { look(link.ClusterTLS(x)) })
-	c.eachListener(func(x *config.Listener) { look(link.ListenerTLS(x)) })
+	c.neededClusters(func(x *config.Cluster) { look(link.ClusterTLS(x)) })
+	c.neededListeners(func(x *config.Listener) { look(link.ListenerTLS(x)) })
 	return err
 }
