@@ -61,12 +61,13 @@ bench-quick: envoy build ## sluice beside Envoy, the main rows, at most 15 minut
 	bin/bench run -quick -narrow -rounds 4 -length 600ms -warm 200ms -budget 13m45s -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md -readme README.md
 
 LENGTH ?= 8s
+WARM ?= 1s
 BUDGET ?= 0
 
-bench: envoy build ## every row, 12 rounds of 8 s: hours; LENGTH=2s BUDGET=80m makes it shorter
+bench: envoy build ## every row, 12 rounds of 8 s: hours; LENGTH=2s WARM=500ms BUDGET=60m makes it shorter
 	@.ci/haproxy
 	$(GO) build -o bin/bench ./bench
-	bin/bench run -rounds 12 -length $(LENGTH) -warm 1s -budget $(BUDGET) -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md -readme README.md
+	bin/bench run -rounds 12 -length $(LENGTH) -warm $(WARM) -budget $(BUDGET) -sluice bin/proxy -envoy '$(ENVOY)' -results bench/RESULTS.md -readme README.md
 
 supported: ## regenerate docs/SUPPORTED.md
 	$(GO) test ./xdsclient/translate -run TestSupported -update

@@ -10,8 +10,9 @@ import (
 	"sluice/bench/stat"
 )
 
-// narrowed is how many rounds a row may have, as a multiple of those that all have.
-const narrowed = 4
+// narrowed is how many rounds a row may have, as a multiple of those that all have:
+// tails of latency stay wide, and would take all of the time.
+const narrowed = 2
 
 // narrow spends what the rounds left of the budget: two more of them, so that they
 // are ABBA, for the row whose interval is widest, again and again. Where an
