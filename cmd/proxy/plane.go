@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,8 @@ import (
 	"sluice/listener/tcpproxy"
 	"sluice/redirect"
 	"sluice/upstream"
+	"sluice/upstream/call"
+	"sluice/upstream/export"
 )
 
 // plane is the data plane: workers, and what runs on them, wired in the order
@@ -38,6 +41,7 @@ type plane struct {
 	files      *telemetry.Files
 	handshakes *tlsconn.Pool
 	clusters   *upstream.Clusters
+	exports    []*export.Exporter // by worker
 	http       *httpproxy.Server
 	listeners  *listener.Listeners
 	snapshot   atomic.Pointer[config.Snapshot] // in force
@@ -78,13 +82,17 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	}
 	p.files = telemetry.NewFiles(o.workers+1, o.flush, h.stdout, h.stderr)
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
+	for i, w := range p.workers {
+		c := &call.Caller{Worker: w, Clusters: p.clusters.Local(i), Own: firstAddress(), Random: rand.NewPCG(rand.Uint64(), rand.Uint64())}
+		p.exports = append(p.exports, export.New(c))
+	}
 	p.env = func(name string) string { v, _ := h.lookup(name); return v }
 	node := telemetry.NewNode(o.node, nil)
 	frame := metadataexchange.Frame(node.Any)
 	p.reports = newReporting(p, node, p.env)
 	filters := &chain.Builder{Node: node, Workers: o.workers, Cluster: o.node.Cluster, Failing: p.failing}
 	p.http = httpproxy.New(httpproxy.Options{
-		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(),
+		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, Exports: p.exports, LocalAddress: firstAddress(),
 		Filters: filters.Build, Env: p.env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
 	})
 	p.listeners = listener.New(listener.Options{

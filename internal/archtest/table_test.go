@@ -25,6 +25,7 @@ const (
 	cobra   = "github.com/spf13/"
 	fsn     = "github.com/fsnotify/fsnotify"
 	otlp    = "go.opentelemetry.io/proto/otlp/"
+	pbwire  = "google.golang.org/protobuf/encoding/protowire"
 )
 
 // table is the import table of ARCHITECTURE.md. Arrows: control → config ←
@@ -41,7 +42,7 @@ var table = []row{
 	{"internal/rsakey", nil, []string{xsys}, "signatures: a digest in, bytes out; x/sys says what the processor has"},
 	{"internal/jwks", []string{"internal/config"}, nil, "text in, keys out; keys come with the configuration and from where it points"},
 	{"internal/tlsconn", []string{"internal/gcm", "internal/rsakey", "internal/worker", "internal/identity", "internal/config"}, []string{xsys}, "records and handshakes; who we are comes from identity"},
-	{"internal/telemetry", []string{"internal/config", "internal/httpmsg"}, []string{prom}, "both halves of the data path report through it"},
+	{"internal/telemetry", []string{"internal/config", "internal/httpmsg"}, []string{prom, pbwire}, "both halves of the data path report through it"},
 	{"internal/identity", []string{"internal/config", "internal/telemetry"}, []string{grpc, protob, genpb, fsn, istioPB, yaml}, "certificates belong to no side"},
 	{"redirect", nil, []string{xsys, "github.com/vishvananda/", "github.com/coreos/go-iptables/"}, "all we ask of the kernel's rules, and nothing of ours"},
 	{"redirect/command", []string{"redirect"}, []string{cobra}, "istio-init's command line, offered by both binaries"},
@@ -53,10 +54,12 @@ var table = []row{
 	{"xdsclient", []string{"internal/config", "xdsclient/translate", "xdsclient/link", "internal/identity", "internal/telemetry"}, []string{grpc, gcp, xdsgo, protob, genpb, istioPB, yaml}, "control path"},
 	{"upstream", []string{"internal/config", "internal/identity", "internal/telemetry", "internal/worker", "internal/tlsconn", "internal/httpmsg", "internal/h1", "internal/h2", "upstream/*"}, []string{xsys}, "never back to listener"},
 	{"upstream/pool", []string{"internal/config", "internal/identity", "internal/telemetry", "internal/worker", "internal/tlsconn", "internal/httpmsg", "internal/h1", "internal/h2", "upstream/*"}, []string{xsys}, "never back to listener"},
+	{"upstream/call", []string{"internal/httpmsg", "internal/worker", "upstream", "upstream/pool"}, nil, "requests of our own, by the way all others take"},
+	{"upstream/export", []string{"internal/worker", "upstream/call"}, nil, "batches; what is in them others write"},
 	{"listener/downstream", []string{"internal/config", "internal/tlsconn", "internal/worker"}, nil, "what a terminal is given: data and one interface"},
 	{"listener/tcpproxy", []string{"internal/config", "internal/telemetry", "internal/tlsconn", "internal/worker", "listener/downstream"}, []string{xsys}, "the only relay; relay joins it to upstream (telemetry: what a handshake told, in its record)"},
 	{"listener/relay", []string{"internal/config", "internal/httpmsg", "internal/telemetry", "internal/tlsconn", "internal/worker", "listener/downstream", "listener/tcpproxy", "listener/filter/*", "upstream", "upstream/*"}, nil, "tcpproxy's ways to clusters and reports"},
-	{"listener/filter", []string{"internal/config", "internal/httpmsg", "internal/telemetry", "internal/worker", "listener/downstream", "listener/route"}, nil, "what filters and their terminal agree on"},
+	{"listener/filter", []string{"internal/config", "internal/httpmsg", "internal/telemetry", "internal/worker", "listener/downstream", "listener/route", "upstream/call"}, []string{pbwire}, "what filters and their terminal agree on; a filter that asks a cluster does so by a call"},
 	{"listener/httpproxy", []string{"internal/config", "internal/h1", "internal/h2", "internal/httpmsg", "internal/telemetry", "internal/tlsconn", "internal/worker", "listener/downstream", "listener/filter", "listener/relay", "listener/route", "upstream", "upstream/*"}, nil, "terminal: requests"},
 	{"listener", []string{"internal/config", "internal/tlsconn", "internal/worker", "listener/*"}, []string{xsys}, "from a socket to a chosen chain; httpproxy is injected"},
 	{"internal/admin", []string{"internal/config", "internal/telemetry"}, []string{prom, grpc}, "reads what others tell it; cmd wires"},
@@ -70,7 +73,8 @@ var dataPath = []string{
 	"upstream", "upstream/balance", "upstream/pool", "redirect", "redirect/command", "cmd/init",
 }
 
-// forbiddenOnDataPath must not be reachable from dataPath.
+// forbiddenOnDataPath must not be reachable from dataPath. Of protobuf only the
+// coding of single fields (protowire) may be: it knows no message.
 var forbiddenOnDataPath = []string{
-	"net/http", grpc, gcp, "google.golang.org/protobuf", "sluice/xdsclient", "sluice/xdsclient/translate",
+	"net/http", grpc, gcp, protob + "proto", protob + "reflect", protob + "runtime", "sluice/xdsclient", "sluice/xdsclient/translate",
 }

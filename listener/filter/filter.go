@@ -8,14 +8,13 @@
 package filter
 
 import (
-	"time"
-
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 	"sluice/listener/route"
+	"sluice/upstream/call"
 )
 
 // Verdict is what happens after a filter looked at a request.
@@ -140,20 +139,8 @@ type Ops interface {
 	ClearRoute()
 	Cluster(name string) *config.Cluster
 	Members(cluster string) (available, total int, ok bool)
-	Fetch(f Fetch, done func(status int, body []byte)) (cancel func())
+	Call(r *call.Request, done func(*call.Answer)) (cancel func())
 }
-
-// Fetch is a GET of a filter's own.
-type Fetch struct {
-	Cluster             string
-	Scheme, Host, Path  string
-	Timeout             time.Duration // of all tries
-	Retries             int           // after a failure or a 5xx
-	Backoff, MaxBackoff time.Duration
-}
-
-// FetchLimit bounds what is fetched, in bytes.
-const FetchLimit = 1 << 20
 
 // Bind sets the terminal's side; filters don't call it.
 func (x *Exchange) Bind(o Ops) { x.ops = o }
@@ -182,11 +169,11 @@ func (x *Exchange) Members(cluster string) (available, total int, ok bool) {
 	return x.ops.Members(cluster)
 }
 
-// Fetch gets something from a cluster for the filter, which parks meanwhile, and
-// then calls done on the worker: with status 0 when there is no answer. It may do
-// so before it returns. A request that ends first must cancel it.
-func (x *Exchange) Fetch(f Fetch, done func(status int, body []byte)) (cancel func()) {
-	return x.ops.Fetch(f, done)
+// Call asks something of a cluster for the filter, which parks meanwhile, and
+// then calls done on the worker. It may do so before it returns. A request that
+// ends first must cancel it.
+func (x *Exchange) Call(r *call.Request, done func(*call.Answer)) (cancel func()) {
+	return x.ops.Call(r, done)
 }
 
 // Chance draws lots: it is true for a share p of the requests. The draws of a

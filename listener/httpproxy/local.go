@@ -11,6 +11,7 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/upstream"
+	"sluice/upstream/call"
 )
 
 // local is what one worker's connection managers share: pooled requests, clocks
@@ -32,6 +33,7 @@ type local struct {
 	groups   map[string]*telemetry.Group // by stat_prefix
 	retired  map[string]bool             // stat_prefixes no listener has: gone with the last connection
 	own      netip.Addr                  // this machine's address, for x-forwarded-for
+	calls    call.Caller                 // of filters
 
 	dateAt int64
 	date   []byte
@@ -43,6 +45,7 @@ type local struct {
 func newLocal(o *Options, i int) *local {
 	l := &local{worker: o.Workers[i], index: i, clusters: o.Clusters.Local(i), set: o.Sets[i], heads: &httpmsg.Pool{}, streams: &h2.Pool{},
 		rnd: rand.NewPCG(rand.Uint64(), rand.Uint64()), groups: make(map[string]*telemetry.Group), retired: make(map[string]bool), own: o.LocalAddress}
+	l.calls = call.Caller{Worker: l.worker, Clusters: l.clusters, Own: l.own, Random: l.rnd}
 	l.log = telemetry.Writer{Worker: i, Format: telemetry.NewFormatter(o.Env)}
 	l.reap.Run = l.recycle
 	l.worker.OnTrim(func() { l.free, *l.heads, *l.streams = nil, httpmsg.Pool{}, h2.Pool{} })

@@ -11,6 +11,7 @@ import (
 	"sluice/listener/relay"
 	"sluice/listener/route"
 	"sluice/upstream"
+	"sluice/upstream/call"
 )
 
 // request is one request and its response. It is reused by its worker; the
@@ -449,6 +450,11 @@ func (r *request) Cluster(name string) *config.Cluster {
 		return c.Config
 	}
 	return nil
+}
+
+// Call implements filter.Ops.
+func (r *request) Call(ask *call.Request, done func(*call.Answer)) (cancel func()) {
+	return r.local.calls.Do(ask, done)
 }
 
 // Members implements filter.Ops.

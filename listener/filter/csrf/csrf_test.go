@@ -7,17 +7,18 @@ import (
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
+	"sluice/upstream/call"
 )
 
 // terminal notes that a filter replied.
 type terminal struct{ replied bool }
 
-func (t *terminal) Reply(filter.Reply)                           { t.replied = true }
-func (t *terminal) Resume()                                      {}
-func (t *terminal) ClearRoute()                                  {}
-func (t *terminal) Fetch(filter.Fetch, func(int, []byte)) func() { return nil }
-func (t *terminal) Cluster(string) *config.Cluster               { return nil }
-func (t *terminal) Members(string) (int, int, bool)              { return 0, 0, false }
+func (t *terminal) Reply(filter.Reply)                            { t.replied = true }
+func (t *terminal) Resume()                                       {}
+func (t *terminal) ClearRoute()                                   {}
+func (t *terminal) Call(*call.Request, func(*call.Answer)) func() { return nil }
+func (t *terminal) Cluster(string) *config.Cluster                { return nil }
+func (t *terminal) Members(string) (int, int, bool)               { return 0, 0, false }
 
 func TestOrigins(t *testing.T) {
 	all := config.Percent{PerMillion: 1_000_000}

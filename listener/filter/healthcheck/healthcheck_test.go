@@ -7,17 +7,18 @@ import (
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
+	"sluice/upstream/call"
 )
 
 // terminal notes the reply of a filter and has clusters of 2 hosts, one of which is
 // available, and of none.
 type terminal struct{ reply *filter.Reply }
 
-func (t *terminal) Reply(r filter.Reply)                         { t.reply = &r }
-func (t *terminal) Resume()                                      {}
-func (t *terminal) ClearRoute()                                  {}
-func (t *terminal) Fetch(filter.Fetch, func(int, []byte)) func() { return nil }
-func (t *terminal) Cluster(string) *config.Cluster               { return nil }
+func (t *terminal) Reply(r filter.Reply)                          { t.reply = &r }
+func (t *terminal) Resume()                                       {}
+func (t *terminal) ClearRoute()                                   {}
+func (t *terminal) Call(*call.Request, func(*call.Answer)) func() { return nil }
+func (t *terminal) Cluster(string) *config.Cluster                { return nil }
 func (t *terminal) Members(cluster string) (available, total int, ok bool) {
 	switch cluster {
 	case "half":

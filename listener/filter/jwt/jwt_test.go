@@ -20,6 +20,7 @@ import (
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
+	"sluice/upstream/call"
 )
 
 // noon is when the tests take place.
@@ -30,7 +31,7 @@ type terminal struct {
 	reply    *filter.Reply
 	resumed  bool
 	rerouted bool
-	asked    []filter.Fetch
+	asked    []*call.Request
 	answer   func(code int, body []byte)
 	at       func(done func(int, []byte)) // answers at once
 	cancels  int
@@ -41,12 +42,13 @@ func (t *terminal) Resume()                                { t.resumed = true }
 func (t *terminal) ClearRoute()                            { t.rerouted = true }
 func (t *terminal) Cluster(string) *config.Cluster         { return nil }
 func (t *terminal) Members(string) (a, total int, ok bool) { return 0, 0, false }
-func (t *terminal) Fetch(f filter.Fetch, done func(int, []byte)) func() {
-	t.asked = append(t.asked, f)
+func (t *terminal) Call(r *call.Request, done func(*call.Answer)) func() {
+	t.asked = append(t.asked, r)
+	answer := func(code int, body []byte) { done(&call.Answer{Status: code, Body: body}) }
 	if t.at != nil {
-		t.at(done)
+		t.at(answer)
 	} else {
-		t.answer = done
+		t.answer = answer
 	}
 	return func() { t.cancels++ }
 }

@@ -2,8 +2,9 @@ package jwt
 
 import (
 	"sluice/internal/config"
+	"sluice/internal/httpmsg"
 	"sluice/internal/jwks"
-	"sluice/listener/filter"
+	"sluice/upstream/call"
 )
 
 // keySet is what was fetched, and until when it is good: seconds, as check.now.
@@ -24,24 +25,35 @@ func (k *check) keys(p *provider, then func([]config.JWK, status)) {
 		return
 	}
 	r, returned, called := p.Remote, false, false
-	cancel := k.x.Fetch(filter.Fetch{Cluster: r.Cluster, Scheme: r.Scheme, Host: r.Host, Path: r.Path,
-		Timeout: r.Timeout, Retries: r.Retries, Backoff: r.Backoff, MaxBackoff: r.MaxBackoff},
-		func(code int, body []byte) {
-			called = true
-			if returned {
-				k.cancel = nil
-			}
-			then(k.received(p, code, body))
-		})
+	cancel := k.x.Call(keyRequest(r), func(a *call.Answer) {
+		called = true
+		if returned {
+			k.cancel = nil
+		}
+		then(k.received(p, a))
+	})
 	if returned = true; !called {
 		k.cancel = cancel
 	}
 }
 
+// keyRequest is the request for keys, as Envoy makes it.
+func keyRequest(r *config.RemoteJWKS) *call.Request {
+	return &call.Request{Cluster: r.Cluster, Forwarded: true,
+		Timeout: r.Timeout, Retries: r.Retries, Backoff: r.Backoff, MaxBackoff: r.MaxBackoff,
+		Head: func(h *httpmsg.Head) {
+			h.SetMethod([]byte("GET"))
+			h.SetPath([]byte(r.Path))
+			h.SetScheme([]byte(r.Scheme))
+			h.SetAuthority([]byte(r.Host))
+			h.AddName("user-agent", []byte("Go-browser"))
+		}}
+}
+
 // received reads what was fetched.
-func (k *check) received(p *provider, code int, body []byte) ([]config.JWK, status) {
-	keys, err := jwks.Parse(body)
-	if code != 200 || err != nil {
+func (k *check) received(p *provider, a *call.Answer) ([]config.JWK, status) {
+	keys, err := jwks.Parse(a.Body)
+	if a.Status != 200 || err != nil {
 		k.x.Stats.Inc(k.f.stats.fetchFailed)
 		return nil, fetchFailed
 	}

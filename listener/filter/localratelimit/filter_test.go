@@ -13,6 +13,7 @@ import (
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
 	"sluice/listener/filter"
+	"sluice/upstream/call"
 )
 
 var all = config.Percent{PerMillion: 1_000_000}
@@ -24,12 +25,12 @@ func tokens(n uint32) config.TokenBucket {
 // terminal notes the reply of a filter.
 type terminal struct{ reply *filter.Reply }
 
-func (t *terminal) Reply(r filter.Reply)                         { t.reply = &r }
-func (t *terminal) Resume()                                      {}
-func (t *terminal) ClearRoute()                                  {}
-func (t *terminal) Fetch(filter.Fetch, func(int, []byte)) func() { return nil }
-func (t *terminal) Cluster(string) *config.Cluster               { return nil }
-func (t *terminal) Members(string) (int, int, bool)              { return 0, 0, false }
+func (t *terminal) Reply(r filter.Reply)                          { t.reply = &r }
+func (t *terminal) Resume()                                       {}
+func (t *terminal) ClearRoute()                                   {}
+func (t *terminal) Call(*call.Request, func(*call.Answer)) func() { return nil }
+func (t *terminal) Cluster(string) *config.Cluster                { return nil }
+func (t *terminal) Members(string) (int, int, bool)               { return 0, 0, false }
 
 // request is an exchange of a GET whose path and headers text names:
 // "/path?query name=value ...".

@@ -9,46 +9,53 @@ import (
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/httpmsg"
 	"sluice/listener/filter"
+	"sluice/upstream/call"
 )
 
-// fetcher is a filter that parks each request until it has fetched what the path
+// caller is a filter that parks each request until it has asked for what the path
 // names, and answers with what that was.
-type fetcher struct{ ask filter.Fetch }
+type caller struct{ ask call.Request }
 
-func (f *fetcher) Decode(x *filter.Exchange, s *filter.Slot) filter.Verdict {
+func (f *caller) Decode(x *filter.Exchange, s *filter.Slot) filter.Verdict {
 	if string(x.Request.Path()) == "/none" {
 		return filter.Continue
 	}
-	ask := f.ask
-	ask.Path = string(x.Request.Path())
-	s.Any = x.Fetch(ask, func(code int, body []byte) {
-		if ask.Path == "/resume" {
+	ask, path := f.ask, string(x.Request.Path())
+	ask.Head = func(h *httpmsg.Head) {
+		h.SetMethod([]byte("GET"))
+		h.SetPath([]byte(path))
+		h.SetScheme([]byte("http"))
+		h.SetAuthority([]byte("k"))
+	}
+	s.Any = x.Call(&ask, func(a *call.Answer) {
+		if path == "/resume" {
 			x.Resume()
 			return
 		}
-		x.Reply(filter.Reply{Status: 200 + code%100, Body: string(body[:min(len(body), 9)]), GRPC: -1})
+		x.Reply(filter.Reply{Status: 200 + a.Status%100, Body: string(a.Body[:min(len(a.Body), 9)]), GRPC: -1})
 	})
 	return filter.Park
 }
 
-func (*fetcher) Encode(*filter.Exchange, *filter.Slot) {}
+func (*caller) Encode(*filter.Exchange, *filter.Slot) {}
 
-func (*fetcher) Done(_ *filter.Exchange, s *filter.Slot) {
+func (*caller) Done(_ *filter.Exchange, s *filter.Slot) {
 	if cancel, _ := s.Any.(func()); cancel != nil {
 		cancel()
 	}
 }
 
-func fetching(t *testing.T, keys http.HandlerFunc) *bench {
+func calling(t *testing.T, keys http.HandlerFunc) *bench {
 	t.Helper()
 	m := hcm(to("/", "a"))
 	b := start(t, m, static("a", origin(t, echo)), static("keys", origin(t, keys)))
 	b.server.opts.Filters = func(*config.HTTPFilter, *config.HTTPConnectionManager, *config.Listener) (filter.HTTP, error) {
-		return &fetcher{filter.Fetch{Cluster: "keys", Scheme: "http", Host: "k", Timeout: 300 * time.Millisecond, Retries: 1, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}}, nil
+		return &caller{call.Request{Cluster: "keys", Timeout: 300 * time.Millisecond, Retries: 1, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}}, nil
 	}
 	again := *m
-	again.Filters = []config.HTTPFilter{{Name: "fetch", Policy: &config.GRPCWeb{}}}
+	again.Filters = []config.HTTPFilter{{Name: "call", Policy: &config.GRPCWeb{}}}
 	p, err := b.server.Build(&again, &config.Listener{Meta: config.Meta{Name: "f"}, BufferLimit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -57,10 +64,10 @@ func fetching(t *testing.T, keys http.HandlerFunc) *bench {
 	return b
 }
 
-func TestFetches(t *testing.T) {
+func TestCalls(t *testing.T) {
 	var asked, broken atomic.Int32
 	left := make(chan struct{}, 8)
-	b := fetching(t, func(w http.ResponseWriter, r *http.Request) {
+	b := calling(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		switch r.URL.Path {
 		case "/good":
@@ -74,7 +81,7 @@ func TestFetches(t *testing.T) {
 		case "/bad":
 			w.WriteHeader(500)
 		case "/large":
-			_, _ = io.WriteString(w, strings.Repeat("x", filter.FetchLimit+1))
+			_, _ = io.WriteString(w, strings.Repeat("x", call.Limit+1))
 		case "/hang":
 			<-r.Context().Done()
 			left <- struct{}{}
@@ -108,7 +115,7 @@ func TestFetches(t *testing.T) {
 	select {
 	case <-left:
 	case <-time.After(200 * time.Millisecond):
-		t.Error("the fetch of a client that is gone goes on")
+		t.Error("the call of a client that is gone goes on")
 	}
 	b.await("cluster.keys.upstream_rq_active", 0)
 }
