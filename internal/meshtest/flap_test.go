@@ -236,12 +236,33 @@ func (f *flapping) load(ctx context.Context, c flapClient) {
 	}
 }
 
+// sending is a body that the client may begin anew only while none of it is sent:
+// it does so when the connection it chose was told to go away just then. Later a
+// new try would hide a failure.
+type sending struct {
+	from  io.Reader
+	begun atomic.Bool
+}
+
+func (s *sending) Read(p []byte) (int, error) {
+	s.begun.Store(true)
+	return s.from.Read(p)
+}
+
+func (s *sending) again() (io.ReadCloser, error) {
+	if s.begun.Load() {
+		return nil, errors.New("a request failed after its content was sent")
+	}
+	return io.NopCloser(s), nil
+}
+
 func once(ctx context.Context, c flapClient, body []byte) error {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/", bytes.NewReader(body))
+	sent := &sending{from: bytes.NewReader(body)}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/", sent)
 	if err != nil {
 		return err
 	}
-	q.GetBody = nil
+	q.ContentLength, q.GetBody = int64(len(body)), sent.again
 	res, err := c.client.Do(q)
 	if err != nil {
 		return err
