@@ -70,6 +70,9 @@ func serveSidecar(ctx context.Context, h host, o agentFlags) error {
 	if err != nil {
 		return err
 	}
+	for _, err := range agent.Ignored {
+		log.Warn("node metadata", "error", err)
+	}
 	registry := newRegistry(h)
 	boot, err := registry.Bootstrap(text)
 	if err != nil {

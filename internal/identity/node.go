@@ -25,6 +25,7 @@ type Agent struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	ClusterID   string
+	Ignored     []error // variables without effect, and why; pilot-agent goes on without them too
 }
 
 // Inputs are what an Agent is made of.
@@ -243,10 +244,11 @@ func (a *Agent) metadata(in Inputs, env map[string]string, ips []string) config.
 		}
 		if strings.HasPrefix(k, "ISTIO_METAJSON_") {
 			var more map[string]any
-			if json.Unmarshal([]byte(v), &more) == nil {
-				for name, x := range more {
-					m[name] = value(x)
-				}
+			if err := json.Unmarshal([]byte(v), &more); err != nil {
+				a.Ignored = append(a.Ignored, fmt.Errorf("%s is not a JSON object: %w", k, err))
+			}
+			for name, x := range more {
+				m[name] = value(x)
 			}
 		}
 	}

@@ -109,3 +109,16 @@ func TestABrokenEnvironmentIsAnErrorThatNamesTheVariable(t *testing.T) {
 		}
 	}
 }
+
+func TestMetadataThatIsNoJSONObjectIsLeftOutAndNamed(t *testing.T) {
+	a, err := identity.NewAgent(pod(`ISTIO_METAJSON_A={"x":`, `ISTIO_METAJSON_B={"y":{"z":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Ignored) != 1 || !strings.Contains(a.Ignored[0].Error(), "ISTIO_METAJSON_A") {
+		t.Errorf("ignored: %v", a.Ignored)
+	}
+	if a.Node.Metadata["y"] == nil || a.Node.Metadata["x"] != nil {
+		t.Errorf("metadata %v", a.Node.Metadata)
+	}
+}
