@@ -114,7 +114,7 @@ func (h *handshake) goOn() {
 			return
 		}
 		h.begun = true
-		if h.long || h.w.Pieces() >= maxPieces {
+		if h.long || h.w.Pieces() >= maxPieces || h.pool.open.Load() > storm {
 			h.home = &h.pool.away
 		} else {
 			h.home = h.pool.homeOf(h.w)

@@ -20,8 +20,9 @@ import (
 // Pool runs handshakes. A piece of one, from a flight of the peer's to the answer,
 // is 50 to 400 µs of computing. The worker does it itself when nothing else is to
 // be done: handing it over and back would cost a tenth on top. A handshake that
-// begins when more than a few pieces wait, or whose pieces are long, is done by goroutines, at
-// most one for each CPU, so that a storm takes a bounded part of every turn.
+// begins when more than a few pieces wait or many handshakes are under way, or whose
+// pieces are long, is done by goroutines, at most one for each CPU: in a storm the
+// worker has little to do, and the kernel lets it run when a neighbour's request comes.
 type Pool struct {
 	// Legacy switches our own record layer off.
 	Legacy bool
@@ -42,6 +43,9 @@ type Pool struct {
 
 // maxPieces is how many pieces may wait for a worker that has other things to do.
 const maxPieces = 4
+
+// storm is how many handshakes may be under way while the worker takes them up.
+const storm = 16
 
 // NewPool makes a pool. It starts nothing.
 func NewPool() *Pool { return &Pool{} }

@@ -291,10 +291,12 @@ func TestWhoDoesThePieces(t *testing.T) {
 		name   string
 		cert   *tls.Certificate
 		wait   int
+		others int64
 		worker bool
-	}{{"nothing waits", ca.issue(t, leaf{dns: "a"}), 0, true}, {"some wait", ca.issue(t, leaf{dns: "a"}), maxPieces - 1, true},
-		{"many wait", ca.issue(t, leaf{dns: "a"}), maxPieces, false}, {"long RSA", ca.issue(t, leaf{dns: "a", rsa: 3072}), 0, false},
-		{"RSA", short, 0, isFast(short)}} {
+	}{{"nothing waits", ca.issue(t, leaf{dns: "a"}), 0, 0, true}, {"some wait", ca.issue(t, leaf{dns: "a"}), maxPieces - 1, 0, true},
+		{"many wait", ca.issue(t, leaf{dns: "a"}), maxPieces, 0, false}, {"long RSA", ca.issue(t, leaf{dns: "a", rsa: 3072}), 0, 0, false},
+		{"RSA", short, 0, 0, isFast(short)}, {"some are under way", ca.issue(t, leaf{dns: "a"}), 0, storm - 1, true},
+		{"many are under way", ca.issue(t, leaf{dns: "a"}), 0, storm, false}} {
 		b := newBench(t, false)
 		x := NewServerContext(&config.DownstreamTLS{TLSParams: config.TLSParams{Certificates: inline(c.cert)}}, nil)
 		x.Refresh()
@@ -307,7 +309,9 @@ func TestWhoDoesThePieces(t *testing.T) {
 			h.piece.Run = func() {}
 			h.setup = func() (*tls.Conn, error) { return nil, errGone }
 			before := b.w.Pieces()
+			b.pool.open.Add(c.others)
 			h.goOn()
+			b.pool.open.Add(-c.others)
 			got <- b.w.Pieces() > before
 		})
 		if onWorker := <-got; onWorker != c.worker {
