@@ -79,14 +79,25 @@ type GRPCLog struct {
 	CustomTags                  []CustomTag
 }
 
-// OTelLog streams OTLP log records.
+// OTelLog sends OTLP log records to a collector, in batches.
 type OTelLog struct {
 	Cluster, LogName string
-	Body             *Format
+	Authority        string // empty: the cluster's name
+	StatPrefix       string
+	FlushInterval    time.Duration
+	BufferSize       int        // bytes that are sent at once
+	Body             *JSONValue // nil: none
 	Attributes       *JSONFormat
-	Resource         Struct
+	Resource         []OTelLabel
 	FilterState      []string
-	DisableBuiltin   bool
+	DisableBuiltin   bool // no log_name, zone_name, cluster_name and node_name in the resource
+}
+
+// OTelLabel is an attribute of the resource that records come from. Value is an
+// encoded opentelemetry.proto.common.v1.AnyValue, passed on as it was configured.
+type OTelLabel struct {
+	Key   string
+	Value []byte
 }
 
 func (*FileLog) logSink() {}
