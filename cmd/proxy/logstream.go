@@ -16,7 +16,7 @@ const exportLogs = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 func (p *plane) otelStream(n *config.Node) func(*config.OTelLog) telemetry.Send {
 	return func(l *config.OTelLog) telemetry.Send {
 		resource := telemetry.OTelResource(l, n)
-		to := &export.Destination{Bytes: max(l.BufferSize, 1), Interval: l.FlushInterval, Told: p.toldOf(l.StatPrefix),
+		to := &export.Destination{Bytes: max(l.BufferSize, 1), Interval: l.FlushInterval, Told: p.toldOf(l.StatPrefix), Lost: lost,
 			Request: func(records []byte, _ int) *call.Request {
 				return call.Unary(l.Cluster, l.Authority, exportLogs, telemetry.OTelRequest(resource, records), 0)
 			}}
@@ -26,6 +26,15 @@ func (p *plane) otelStream(n *config.Node) func(*config.OTelLog) telemetry.Send 
 			}
 		}
 	}
+}
+
+// lost reads what a collector answers: a status that isn't 0 loses all n records.
+func lost(a *call.Answer, n int) int {
+	answer, status, _ := a.Message()
+	if status != 0 {
+		return n
+	}
+	return int(min(telemetry.OTelRejected(answer), uint64(n)))
 }
 
 // toldOf counts what became of records, in Envoy's statistics.

@@ -139,6 +139,33 @@ func OTelRequest(resource, records []byte) []byte {
 	return end(appendText(out, logsScope, records), logs)
 }
 
+// OTelRejected reads how many records an ExportLogsServiceResponse says were
+// rejected: partial_success.rejected_log_records, both fields 1.
+func OTelRejected(answer []byte) uint64 {
+	partial, _ := protowire.ConsumeBytes(field1(answer, protowire.BytesType))
+	n, _ := protowire.ConsumeVarint(field1(partial, protowire.VarintType))
+	return n
+}
+
+// field1 gives the bytes from the value of the first field 1 of type t on, nil
+// where there is none or the message breaks off before it.
+func field1(m []byte, t protowire.Type) []byte {
+	for len(m) > 0 {
+		num, typ, n := protowire.ConsumeTag(m)
+		if n < 0 {
+			return nil
+		}
+		if m = m[n:]; num == 1 && typ == t {
+			return m
+		}
+		if n = protowire.ConsumeFieldValue(num, typ, m); n < 0 {
+			return nil
+		}
+		m = m[n:]
+	}
+	return nil
+}
+
 // begin begins a field whose length isn't known yet; end(dst, at) ends it.
 func begin(dst []byte, field protowire.Number) (out []byte, at int) {
 	dst = protowire.AppendTag(dst, field, protowire.BytesType)

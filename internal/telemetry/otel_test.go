@@ -89,3 +89,17 @@ func TestFilteredRecordsAreNotStreamedAndOthersDoNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations a record", n)
 	}
 }
+
+func FuzzOTelRejected(f *testing.F) {
+	f.Add([]byte{0x0a, 2, 8, 3})
+	f.Add([]byte{0x12, 1, 'x', 0x0a, 0})
+	f.Fuzz(func(_ *testing.T, b []byte) { OTelRejected(b) })
+}
+
+func TestRejectedRecordsAreRead(t *testing.T) {
+	for answer, want := range map[string]uint64{"": 0, "\x0a\x00": 0, "\x0a\x02\x08\x03": 3, "\x12\x01x\x0a\x05\x12\x01x\x08\x07": 7, "\x0a\x7f\x08\x03": 0} {
+		if got := OTelRejected([]byte(answer)); got != want {
+			t.Errorf("%q: %d, want %d", answer, got, want)
+		}
+	}
+}

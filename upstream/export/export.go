@@ -23,6 +23,8 @@ type Destination struct {
 	Entries  int           // so many are sent at once; 0: any number waits
 	Bytes    int           // so many bytes too; 0: waiting
 	Interval time.Duration // nothing waits longer
+	// Lost says how many of n entries an answer doesn't take; nil: none.
+	Lost func(a *call.Answer, n int) int
 	// Told is called on the worker with what became of n entries; nil: nobody is.
 	Told func(w *worker.Worker, n int, o Outcome)
 }
@@ -32,8 +34,8 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Delivered Outcome = iota // the collector answered, with any status
-	Failed                   // it didn't
+	Delivered Outcome = iota // the collector answered, and doesn't say they are lost
+	Failed                   // it didn't, or they are
 	Dropped                  // they were too many
 )
 
@@ -91,18 +93,21 @@ func (e *Exporter) send(b *batch) {
 	e.caller.Worker.Stop(&b.timer)
 	n := b.n
 	r := b.to.Request(b.data, n)
-	b.data, b.n = nil, 0
+	b.data, b.n = b.data[:0], 0 // its memory goes with the batch
 	b.flying++
 	e.caller.Do(r, func(a *call.Answer) { e.answered(b, n, a) })
 }
 
 func (e *Exporter) answered(b *batch, n int, a *call.Answer) {
 	b.flying--
-	o := Delivered
+	lost := 0
 	if a.Status == 0 {
-		o = Failed
+		lost = n
+	} else if b.to.Lost != nil {
+		lost = b.to.Lost(a, n)
 	}
-	b.told(e, n, o)
+	b.told(e, n-lost, Delivered)
+	b.told(e, lost, Failed)
 	switch {
 	case b.n > 0 && (b.full() || b.flying == flights-1):
 		e.send(b)
@@ -112,7 +117,7 @@ func (e *Exporter) answered(b *batch, n int, a *call.Answer) {
 }
 
 func (b *batch) told(e *Exporter, n int, o Outcome) {
-	if b.to.Told != nil {
+	if b.to.Told != nil && n > 0 {
 		b.to.Told(e.caller.Worker, n, o)
 	}
 }
