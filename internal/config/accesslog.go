@@ -67,16 +67,15 @@ type FileLog struct {
 	JSON *JSONFormat
 }
 
-// GRPCLog streams entries to an access log service.
+// GRPCLog streams entries to an access log service, in batches.
 type GRPCLog struct {
 	Cluster, LogName            string
-	TCP                         bool
+	Authority                   string // empty: the cluster's name
+	TCP                         bool   // entries of connections, not of requests
 	FlushInterval               time.Duration
-	BufferSize                  int
+	BufferSize                  int // bytes that are sent at once
 	RequestHeaders, RespHeaders []string
 	Trailers                    []string
-	FilterState                 []string
-	CustomTags                  []CustomTag
 }
 
 // OTelLog sends OTLP log records to a collector, in batches.

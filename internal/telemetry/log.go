@@ -14,7 +14,8 @@ type logger struct {
 	text   *config.Format
 	json   *config.JSONFormat
 	file   *File
-	otel   *config.OTelLog // nil: lines to file
+	otel   *config.OTelLog // nil: not that
+	als    *config.GRPCLog // nil: not that
 	send   Send
 }
 
@@ -53,7 +54,7 @@ func (f *Files) Compile(list []*config.AccessLog) (*Log, error) {
 	return l, first
 }
 
-// logger prepares one logger; nil for one that does nothing.
+// logger prepares one logger.
 func (f *Files) logger(a *config.AccessLog) (*logger, error) {
 	c := &logger{filter: a.Filter}
 	switch sink := a.Sink.(type) {
@@ -67,8 +68,8 @@ func (f *Files) logger(a *config.AccessLog) (*logger, error) {
 		}
 	case *config.OTelLog:
 		c.otel, c.send = sink, f.Stream(sink)
-	default:
-		return nil, nil // SUPPORTED.md says that it is not sent yet
+	case *config.GRPCLog:
+		c.als, c.send = sink, f.Stream(sink)
 	}
 	return c, nil
 }
@@ -100,6 +101,10 @@ func (w *Writer) write(line []byte, g *logger, r *Record) []byte {
 	switch {
 	case g.otel != nil:
 		line = w.Format.OTel(line, g.otel, r)
+		g.send(w.Worker, line)
+		return line
+	case g.als != nil:
+		line = w.Format.ALS(line, g.als, r)
 		g.send(w.Worker, line)
 		return line
 	case g.json != nil:

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"encoding/hex"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -58,7 +57,7 @@ func (w *Formatter) otelPairs(dst []byte, field protowire.Number, j *config.JSON
 	for i, key := range j.Keys {
 		var pair, value int
 		dst, pair = begin(dst, field)
-		dst = appendText(dst, pairKey, key)
+		dst = appendBytes(dst, pairKey, key)
 		dst, value = begin(dst, pairValue)
 		dst = end(end(w.otelValue(dst, &j.Values[i], r), value), pair)
 	}
@@ -91,7 +90,7 @@ func (w *Formatter) otelValue(dst []byte, v *config.JSONValue, r *Record) []byte
 func (w *Formatter) otelState(dst []byte, name string, r *Record) []byte {
 	start := len(dst)
 	dst, pair := begin(dst, recordAttributes)
-	dst = appendText(dst, pairKey, name)
+	dst = appendBytes(dst, pairKey, name)
 	dst, value := begin(dst, pairValue)
 	dst, text := begin(dst, anyString)
 	dst, k, _ := metadataOp(dst, &config.FormatItem{Op: "FILTER_STATE", Arg: name}, r)
@@ -109,7 +108,7 @@ func OTelResource(l *config.OTelLog, n *config.Node) []byte {
 	if !l.DisableBuiltin {
 		for _, b := range [][2]string{{"log_name", l.LogName}, {"zone_name", n.Zone}, {"cluster_name", n.Cluster}, {"node_name", n.ID}} {
 			if !labelled(l.Resource, b[0]) {
-				labels = append(labels, config.OTelLabel{Key: b[0], Value: appendText(nil, anyString, b[1])})
+				labels = append(labels, config.OTelLabel{Key: b[0], Value: appendBytes(nil, anyString, b[1])})
 			}
 		}
 	}
@@ -117,8 +116,8 @@ func OTelResource(l *config.OTelLog, n *config.Node) []byte {
 	for _, a := range append(labels, l.Resource...) {
 		var pair int
 		out, pair = begin(out, resourceAttributes)
-		out = appendText(out, pairKey, a.Key)
-		out = end(appendText(out, pairValue, a.Value), pair)
+		out = appendBytes(out, pairKey, a.Key)
+		out = end(appendBytes(out, pairValue, a.Value), pair)
 	}
 	return out
 }
@@ -135,8 +134,8 @@ func labelled(list []config.OTelLabel, key string) bool {
 // OTelRequest encodes an ExportLogsServiceRequest of records made by OTel.
 func OTelRequest(resource, records []byte) []byte {
 	out, logs := begin(nil, requestResourceLogs)
-	out = appendText(out, logsResource, resource)
-	return end(appendText(out, logsScope, records), logs)
+	out = appendBytes(out, logsResource, resource)
+	return end(appendBytes(out, logsScope, records), logs)
 }
 
 // OTelRejected reads how many records an ExportLogsServiceResponse says were
@@ -166,28 +165,6 @@ func field1(m []byte, t protowire.Type) []byte {
 	return nil
 }
 
-// begin begins a field whose length isn't known yet; end(dst, at) ends it.
-func begin(dst []byte, field protowire.Number) (out []byte, at int) {
-	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	return dst, len(dst)
-}
-
-// end puts the length of what was appended since at before it.
-func end(dst []byte, at int) []byte {
-	n := len(dst) - at
-	var room [10]byte
-	size := protowire.SizeVarint(uint64(n))
-	dst = append(dst, room[:size]...)
-	copy(dst[at+size:], dst[at:at+n])
-	protowire.AppendVarint(dst[:at], uint64(n))
-	return dst
-}
-
-func appendText[T string | []byte](dst []byte, field protowire.Number, v T) []byte {
-	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	return append(protowire.AppendVarint(dst, uint64(len(v))), v...)
-}
-
 // appendID appends an identifier that is kept in hexadecimal digits.
 func appendID(dst []byte, field protowire.Number, digits string) []byte {
 	var id [16]byte
@@ -198,17 +175,5 @@ func appendID(dst []byte, field protowire.Number, digits string) []byte {
 	if err != nil {
 		return dst
 	}
-	return appendText(dst, field, id[:n])
-}
-
-// makeUTF8 puts "!" in the place of bytes that are no UTF-8, as Envoy does: a
-// collector refuses the whole batch for one of them.
-func makeUTF8(p []byte) {
-	for len(p) > 0 {
-		r, n := utf8.DecodeRune(p)
-		if r == utf8.RuneError && n == 1 {
-			p[0] = '!'
-		}
-		p = p[n:]
-	}
+	return appendBytes(dst, field, id[:n])
 }

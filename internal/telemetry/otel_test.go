@@ -20,7 +20,7 @@ func otelLog() *config.OTelLog {
 		Attributes: &config.JSONFormat{Keys: []string{"absent", "pairs", "list"}, Values: []config.JSONValue{leaf("REQ", "x-none"),
 			{Object: &config.JSONFormat{Keys: []string{"code"}, Values: []config.JSONValue{leaf("RESPONSE_CODE", "")}}},
 			{List: []config.JSONValue{leaf("PROTOCOL", ""), leaf("REQ", "x-bad")}}}},
-		Resource: []config.OTelLabel{{Key: "zone_name", Value: appendText(nil, anyString, "mine")}}}
+		Resource: []config.OTelLabel{{Key: "zone_name", Value: appendBytes(nil, anyString, "mine")}}}
 }
 
 func otelRecord() *Record {
@@ -75,7 +75,7 @@ func TestOTelRecordIsWhatACollectorReads(t *testing.T) {
 func TestFilteredRecordsAreNotStreamedAndOthersDoNotAllocate(t *testing.T) {
 	sent := 0
 	files := NewFiles(1, 0, nil, nil)
-	files.Stream = func(*config.OTelLog) Send { return func(int, []byte) { sent++ } }
+	files.Stream = func(config.LogSink) Send { return func(int, []byte) { sent++ } }
 	l, err := files.Compile([]*config.AccessLog{{Sink: otelLog()}, {Sink: otelLog(), Filter: &config.LogFilter{Kind: config.LogStatus, Op: config.CompareGE, Number: 400}}})
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ const laneLimit = 4 << 20
 // own lane of a File and never waits; Run writes them out.
 type Files struct {
 	// Stream gives the way of a streamed log's records; set before the first Compile.
-	Stream func(*config.OTelLog) Send
+	Stream func(config.LogSink) Send
 
 	workers  int
 	interval time.Duration

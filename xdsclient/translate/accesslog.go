@@ -123,13 +123,15 @@ func tcpGRPCLog(s scope, t typed) config.LogSink {
 }
 
 func (s scope) grpcLog(c *als.CommonGrpcAccessLogConfig) *config.GRPCLog {
+	s.unsupported(len(c.GetCustomTags()) > 0, "custom_tags", "custom tags of access log services")
+	at, service := s.at("grpc_service"), c.GetGrpcService()
+	at.unsupported(len(service.GetInitialMetadata()) > 0, "initial_metadata", "metadata of calls to an access log service")
 	return &config.GRPCLog{
-		Cluster:       s.at("grpc_service").envoyGRPC(c.GetGrpcService()),
+		Cluster:       at.envoyGRPC(service),
+		Authority:     service.GetEnvoyGrpc().GetAuthority(),
 		LogName:       c.GetLogName(),
 		FlushInterval: s.duration("buffer_flush_interval", c.GetBufferFlushInterval(), seconds(1)),
 		BufferSize:    capped(u32(c.GetBufferSizeBytes(), 16384)),
-		FilterState:   c.GetFilterStateObjectsToLog(),
-		CustomTags:    s.customTags("custom_tags", c.GetCustomTags()),
 	}
 }
 
