@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"time"
+
 	"sluice/internal/config"
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
@@ -71,6 +74,26 @@ func (p *plane) told(stat string) func(*worker.Worker, int, export.Outcome) {
 			p.reports.count(w, stat+"logs_written", uint64(n))
 		} else {
 			p.reports.count(w, stat+"logs_dropped", uint64(n))
+		}
+	}
+}
+
+// lastReports bounds the wait for collectors at the end.
+const lastReports = 500 * time.Millisecond
+
+// deliver sends the reports that still wait for their batch, while the workers run.
+func (p *plane) deliver(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastReports)
+	defer cancel()
+	done := make(chan struct{}, len(p.workers))
+	for i, w := range p.workers {
+		w.Post(func() { p.exports[i].Flush(func() { done <- struct{}{} }) })
+	}
+	for range p.workers {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -43,6 +43,7 @@ const (
 type Exporter struct {
 	caller  *call.Caller
 	batches map[*Destination]*batch
+	empty   func() // called once there are none; nil: nobody waits
 }
 
 // batch is the entries for one destination, and the calls on their way there. It
@@ -98,6 +99,23 @@ func (e *Exporter) send(b *batch) {
 	e.caller.Do(r, func(a *call.Answer) { e.answered(b, n, a) })
 }
 
+// Flush sends what waits, and calls done, which may be at once, when nothing is on
+// its way any more.
+func (e *Exporter) Flush(done func()) {
+	for _, b := range e.batches {
+		e.send(b)
+	}
+	e.empty = done
+	e.emptied()
+}
+
+func (e *Exporter) emptied() {
+	if done := e.empty; done != nil && len(e.batches) == 0 {
+		e.empty = nil
+		done()
+	}
+}
+
 func (e *Exporter) answered(b *batch, n int, a *call.Answer) {
 	b.flying--
 	lost := 0
@@ -113,6 +131,7 @@ func (e *Exporter) answered(b *batch, n int, a *call.Answer) {
 		e.send(b)
 	case b.n == 0 && b.flying == 0 && e.batches[b.to] == b:
 		delete(e.batches, b.to)
+		e.emptied()
 	}
 }
 

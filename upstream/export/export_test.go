@@ -179,3 +179,25 @@ func TestAnIdleDestinationIsForgotten(t *testing.T) {
 		t.Errorf("%d batches left", n)
 	}
 }
+
+func TestAFlushEndsWhenAllIsAnswered(t *testing.T) {
+	r := start(t)
+	done := make(chan struct{}, 1)
+	flush := func() { r.exporter.Flush(func() { done <- struct{}{} }) }
+	r.post(flush)
+	<-done
+	r.add(r.to("c"), "a", "b")
+	r.post(flush)
+	r.wants("/2 ab")
+	select {
+	case <-done:
+		t.Fatal("done before the answer")
+	case <-time.After(10 * time.Millisecond):
+	}
+	r.let <- struct{}{}
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("never done")
+	}
+}
