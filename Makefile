@@ -32,7 +32,7 @@ demo: deps build ## three pods, an embedded control plane, real traffic, five ev
 	@bin/demo -proxy bin/proxy -init bin/init $(if $(KEEP),-keep)
 
 test: deps envoy build ## everything: unit, corpus, conformance, namespaces, real Envoy, real istiod
-	.ci/gotest -count=1 -timeout=15m $$($(GO) list ./... | grep -v /meshtest/conform)
+	SLUICE_ENVOY='$(ENVOY)' .ci/gotest -count=1 -timeout=15m $$($(GO) list ./... | grep -v /meshtest/conform)
 	SLUICE_PROXY='$(CURDIR)/bin/proxy' SLUICE_ENVOY='$(ENVOY)' .ci/gotest -count=1 -timeout=20m ./internal/meshtest/conform
 	cd e2e/istio && SLUICE_PROXY='$(CURDIR)/bin/proxy' SLUICE_INIT='$(CURDIR)/bin/init' SLUICE_ENVOY='$(ENVOY)' ../../.ci/gotest -count=1 -timeout=30m ./...
 

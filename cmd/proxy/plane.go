@@ -86,6 +86,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		c := &call.Caller{Worker: w, Clusters: p.clusters.Local(i), Own: firstAddress(), Random: rand.NewPCG(rand.Uint64(), rand.Uint64())}
 		p.exports = append(p.exports, export.New(c))
 	}
+	p.files.Stream = p.stream(o.node)
 	p.env = func(name string) string { v, _ := h.lookup(name); return v }
 	node := telemetry.NewNode(o.node, nil)
 	frame := metadataexchange.Frame(node.Any)

@@ -101,6 +101,7 @@ func run(ctx context.Context, h host, s settings) error {
 	}
 	p.log.Info("ending", "because", context.Cause(ctx))
 	p.terminate(inner)
+	p.plane.deliver(inner)
 	p.log.Info("exiting")
 	return nil
 }

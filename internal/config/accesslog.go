@@ -67,26 +67,36 @@ type FileLog struct {
 	JSON *JSONFormat
 }
 
-// GRPCLog streams entries to an access log service.
+// GRPCLog streams entries to an access log service, in batches.
 type GRPCLog struct {
 	Cluster, LogName            string
-	TCP                         bool
+	Authority                   string // empty: the cluster's name
+	TCP                         bool   // entries of connections, not of requests
 	FlushInterval               time.Duration
-	BufferSize                  int
+	BufferSize                  int // bytes that are sent at once
 	RequestHeaders, RespHeaders []string
 	Trailers                    []string
-	FilterState                 []string
-	CustomTags                  []CustomTag
 }
 
-// OTelLog streams OTLP log records.
+// OTelLog sends OTLP log records to a collector, in batches.
 type OTelLog struct {
 	Cluster, LogName string
-	Body             *Format
+	Authority        string // empty: the cluster's name
+	StatPrefix       string
+	FlushInterval    time.Duration
+	BufferSize       int        // bytes that are sent at once
+	Body             *JSONValue // nil: none
 	Attributes       *JSONFormat
-	Resource         Struct
+	Resource         []OTelLabel
 	FilterState      []string
-	DisableBuiltin   bool
+	DisableBuiltin   bool // no log_name, zone_name, cluster_name and node_name in the resource
+}
+
+// OTelLabel is an attribute of the resource that records come from. Value is an
+// encoded opentelemetry.proto.common.v1.AnyValue, passed on as it was configured.
+type OTelLabel struct {
+	Key   string
+	Value []byte
 }
 
 func (*FileLog) logSink() {}

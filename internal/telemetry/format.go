@@ -204,7 +204,7 @@ func appendStruct(dst []byte, s config.Struct) []byte {
 	return append(dst, '}')
 }
 
-const hex = "0123456789abcdef"
+const hexDigits = "0123456789abcdef"
 
 // appendQuoted appends s as a JSON string. In text that isn't UTF-8 every byte
 // above ASCII becomes an escape, so that a line stays JSON whatever came in.
@@ -237,7 +237,7 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 }
 
 func appendEscape(dst []byte, c byte) []byte {
-	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
 
 // escapeHigh replaces the bytes above ASCII from start on by escapes.

@@ -14,7 +14,14 @@ type logger struct {
 	text   *config.Format
 	json   *config.JSONFormat
 	file   *File
+	otel   *config.OTelLog // nil: not that
+	als    *config.GRPCLog // nil: not that
+	send   Send
 }
+
+// Send hands an encoded record of a streamed log to its worker's exporter, which
+// copies it.
+type Send func(worker int, record []byte)
 
 // defaultFormat is the line of a file log without a format: Envoy's default.
 func defaultFormat() *config.Format {
@@ -33,27 +40,38 @@ func (f *Files) Compile(list []*config.AccessLog) (*Log, error) {
 	var first error
 	l := &Log{}
 	for _, a := range list {
-		sink, ok := a.Sink.(*config.FileLog)
-		if !ok {
-			continue // SUPPORTED.md says that streamed logs are not sent yet
+		c, err := f.logger(a)
+		if err != nil && first == nil {
+			first = err
 		}
-		file, err := f.Open(sink.Path)
-		if err != nil {
-			if first == nil {
-				first = err
-			}
-			continue
+		if c != nil {
+			l.loggers = append(l.loggers, *c)
 		}
-		c := logger{filter: a.Filter, text: sink.Text, json: sink.JSON, file: file}
-		if c.text == nil && c.json == nil {
-			c.text = defaultFormat()
-		}
-		l.loggers = append(l.loggers, c)
 	}
 	if len(l.loggers) == 0 {
 		return nil, first
 	}
 	return l, first
+}
+
+// logger prepares one logger.
+func (f *Files) logger(a *config.AccessLog) (*logger, error) {
+	c := &logger{filter: a.Filter}
+	switch sink := a.Sink.(type) {
+	case *config.FileLog:
+		var err error
+		if c.file, err = f.Open(sink.Path); err != nil {
+			return nil, err
+		}
+		if c.text, c.json = sink.Text, sink.JSON; c.text == nil && c.json == nil {
+			c.text = defaultFormat()
+		}
+	case *config.OTelLog:
+		c.otel, c.send = sink, f.Stream(sink)
+	case *config.GRPCLog:
+		c.als, c.send = sink, f.Stream(sink)
+	}
+	return c, nil
 }
 
 // Writer writes access logs for one worker.
@@ -74,15 +92,28 @@ func (w *Writer) Emit(l *Log, r *Record) {
 		if g.filter != nil && !w.Passes(g.filter, r) {
 			continue
 		}
-		line := w.line[:0]
-		if g.json != nil {
-			line = append(w.Format.JSON(line, g.json, r), '\n')
-		} else {
-			line = w.Format.Text(line, g.text, r)
-		}
-		g.file.Write(w.Worker, r.End, line)
-		w.line = line
+		w.line = w.write(w.line[:0], g, r)
 	}
+}
+
+// write gives r to g by way of line, which it returns with its memory.
+func (w *Writer) write(line []byte, g *logger, r *Record) []byte {
+	switch {
+	case g.otel != nil:
+		line = w.Format.OTel(line, g.otel, r)
+		g.send(w.Worker, line)
+		return line
+	case g.als != nil:
+		line = w.Format.ALS(line, g.als, r)
+		g.send(w.Worker, line)
+		return line
+	case g.json != nil:
+		line = append(w.Format.JSON(line, g.json, r), '\n')
+	default:
+		line = w.Format.Text(line, g.text, r)
+	}
+	g.file.Write(w.Worker, r.End, line)
+	return line
 }
 
 // Passes reports whether a filter lets r through.

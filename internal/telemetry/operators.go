@@ -463,7 +463,7 @@ func AppendUUID(dst []byte, u [16]byte) []byte {
 		if i == 4 || i == 6 || i == 8 || i == 10 {
 			dst = append(dst, '-')
 		}
-		dst = append(dst, hex[c>>4], hex[c&15])
+		dst = append(dst, hexDigits[c>>4], hexDigits[c&15])
 	}
 	return dst
 }

@@ -60,12 +60,6 @@ func AppendStruct(dst []byte, s config.Struct) []byte {
 	return dst
 }
 
-func appendBytes(dst []byte, field byte, b []byte) []byte {
-	dst = append(dst, field<<3|2)
-	dst = binary.AppendUvarint(dst, uint64(len(b)))
-	return append(dst, b...)
-}
-
 func protoValue(v config.Value) []byte {
 	switch v := v.(type) {
 	case float64:

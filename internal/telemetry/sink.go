@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/internal/config"
 )
 
 // laneLimit bounds what one worker may have waiting for one file; lines beyond
@@ -17,6 +19,9 @@ const laneLimit = 4 << 20
 // Files are the access log files of a process. A worker appends lines to its
 // own lane of a File and never waits; Run writes them out.
 type Files struct {
+	// Stream gives the way of a streamed log's records; set before the first Compile.
+	Stream func(config.LogSink) Send
+
 	workers  int
 	interval time.Duration
 

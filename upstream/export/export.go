@@ -23,6 +23,8 @@ type Destination struct {
 	Entries  int           // so many are sent at once; 0: any number waits
 	Bytes    int           // so many bytes too; 0: waiting
 	Interval time.Duration // nothing waits longer
+	// Lost says how many of n entries an answer doesn't take; nil: none.
+	Lost func(a *call.Answer, n int) int
 	// Told is called on the worker with what became of n entries; nil: nobody is.
 	Told func(w *worker.Worker, n int, o Outcome)
 }
@@ -32,8 +34,8 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Delivered Outcome = iota // the collector answered, with any status
-	Failed                   // it didn't
+	Delivered Outcome = iota // the collector answered, and doesn't say they are lost
+	Failed                   // it didn't, or they are
 	Dropped                  // they were too many
 )
 
@@ -41,6 +43,7 @@ const (
 type Exporter struct {
 	caller  *call.Caller
 	batches map[*Destination]*batch
+	empty   func() // called once there are none; nil: nobody waits
 }
 
 // batch is the entries for one destination, and the calls on their way there. It
@@ -91,28 +94,49 @@ func (e *Exporter) send(b *batch) {
 	e.caller.Worker.Stop(&b.timer)
 	n := b.n
 	r := b.to.Request(b.data, n)
-	b.data, b.n = nil, 0
+	b.data, b.n = b.data[:0], 0 // its memory goes with the batch
 	b.flying++
 	e.caller.Do(r, func(a *call.Answer) { e.answered(b, n, a) })
 }
 
+// Flush sends what waits, and calls done, which may be at once, when nothing is on
+// its way any more.
+func (e *Exporter) Flush(done func()) {
+	for _, b := range e.batches {
+		e.send(b)
+	}
+	e.empty = done
+	e.emptied()
+}
+
+func (e *Exporter) emptied() {
+	if done := e.empty; done != nil && len(e.batches) == 0 {
+		e.empty = nil
+		done()
+	}
+}
+
 func (e *Exporter) answered(b *batch, n int, a *call.Answer) {
 	b.flying--
-	o := Delivered
+	lost := 0
 	if a.Status == 0 {
-		o = Failed
+		lost = n
+	} else if b.to.Lost != nil {
+		lost = b.to.Lost(a, n)
 	}
-	b.told(e, n, o)
+	b.told(e, n-lost, Delivered)
+	b.told(e, lost, Failed)
 	switch {
 	case b.n > 0 && (b.full() || b.flying == flights-1):
 		e.send(b)
 	case b.n == 0 && b.flying == 0 && e.batches[b.to] == b:
 		delete(e.batches, b.to)
+		e.emptied()
 	}
 }
 
 func (b *batch) told(e *Exporter, n int, o Outcome) {
-	if b.to.Told != nil {
+	if b.to.Told != nil && n > 0 {
 		b.to.Told(e.caller.Worker, n, o)
 	}
 }

@@ -8,9 +8,7 @@ import (
 	file "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	cel "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	als "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
-	otel "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/open_telemetry/v3"
 	stream "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
-	otlp "go.opentelemetry.io/proto/otlp/common/v1"
 
 	"sluice/internal/config"
 )
@@ -125,13 +123,15 @@ func tcpGRPCLog(s scope, t typed) config.LogSink {
 }
 
 func (s scope) grpcLog(c *als.CommonGrpcAccessLogConfig) *config.GRPCLog {
+	s.unsupported(len(c.GetCustomTags()) > 0, "custom_tags", "custom tags of access log services")
+	at, service := s.at("grpc_service"), c.GetGrpcService()
+	at.unsupported(len(service.GetInitialMetadata()) > 0, "initial_metadata", "metadata of calls to an access log service")
 	return &config.GRPCLog{
-		Cluster:       s.at("grpc_service").envoyGRPC(c.GetGrpcService()),
+		Cluster:       at.envoyGRPC(service),
+		Authority:     service.GetEnvoyGrpc().GetAuthority(),
 		LogName:       c.GetLogName(),
 		FlushInterval: s.duration("buffer_flush_interval", c.GetBufferFlushInterval(), seconds(1)),
 		BufferSize:    capped(u32(c.GetBufferSizeBytes(), 16384)),
-		FilterState:   c.GetFilterStateObjectsToLog(),
-		CustomTags:    s.customTags("custom_tags", c.GetCustomTags()),
 	}
 }
 
@@ -142,75 +142,6 @@ func (s scope) envoyGRPC(g *core.GrpcService) string {
 		s.at("google_grpc").bad("not supported yet: use envoy_grpc")
 	}
 	return g.GetEnvoyGrpc().GetClusterName()
-}
-
-func otelLog(s scope, t typed) config.LogSink {
-	var m otel.OpenTelemetryAccessLogConfig
-	if !s.decode(t, &m) {
-		return nil
-	}
-	common := m.GetCommonConfig()
-	service, name := m.GetGrpcService(), m.GetLogName()
-	if service == nil {
-		service = common.GetGrpcService()
-	}
-	if name == "" {
-		name = common.GetLogName()
-	}
-	s.unsupported(m.GetHttpService() != nil, "http_service", "OpenTelemetry logs over HTTP")
-	out := &config.OTelLog{
-		Cluster:        s.at("grpc_service").envoyGRPC(service),
-		LogName:        name,
-		FilterState:    common.GetFilterStateObjectsToLog(),
-		DisableBuiltin: m.GetDisableBuiltinLabels(),
-		Attributes:     s.at("attributes").otelFormat(m.GetAttributes()),
-	}
-	if b := m.GetBody(); b != nil {
-		if x, ok := b.GetValue().(*otlp.AnyValue_StringValue); ok {
-			out.Body = s.at("body").format(x.StringValue)
-		} else {
-			s.at("body").bad("not supported yet: a body that isn't a string")
-		}
-	}
-	for _, kv := range m.GetResourceAttributes().GetValues() {
-		if out.Resource == nil {
-			out.Resource = config.Struct{}
-		}
-		out.Resource[kv.GetKey()] = otelValue(kv.GetValue())
-	}
-	return out
-}
-
-func (s scope) otelFormat(list *otlp.KeyValueList) *config.JSONFormat {
-	if list == nil {
-		return nil
-	}
-	out := &config.JSONFormat{}
-	for _, kv := range list.GetValues() {
-		v := config.JSONValue{Const: otelValue(kv.GetValue()), IsVal: true}
-		switch x := kv.GetValue().GetValue().(type) {
-		case *otlp.AnyValue_StringValue:
-			v = config.JSONValue{Format: s.at(kv.GetKey()).format(x.StringValue)}
-		case *otlp.AnyValue_KvlistValue:
-			v = config.JSONValue{Object: s.at(kv.GetKey()).otelFormat(x.KvlistValue)}
-		}
-		out.Keys, out.Values = append(out.Keys, kv.GetKey()), append(out.Values, v)
-	}
-	return out
-}
-
-func otelValue(v *otlp.AnyValue) config.Value {
-	switch x := v.GetValue().(type) {
-	case *otlp.AnyValue_StringValue:
-		return x.StringValue
-	case *otlp.AnyValue_BoolValue:
-		return x.BoolValue
-	case *otlp.AnyValue_IntValue:
-		return float64(x.IntValue)
-	case *otlp.AnyValue_DoubleValue:
-		return x.DoubleValue
-	}
-	return nil
 }
 
 // logFilter converts one node of an access log's filter tree.

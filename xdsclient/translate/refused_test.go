@@ -47,6 +47,13 @@ func httpFilters(list string) string {
 	return hcmListener(`route_config: {name: r}, http_filters: [` + list + `]`)
 }
 
+const logService = `grpc_service: {envoy_grpc: {cluster_name: c}}`
+
+// streamedLog gives a listener whose access log has a type and fields.
+func streamedLog(rest string) string {
+	return hcmListener(`route_config: {name: r}, http_filters: [` + routerOK + `], access_log: [{name: l, typed_config: {"@type": type.googleapis.com/envoy.extensions.access_loggers.` + rest + `}}]`)
+}
+
 func oneRoute(rest string) string {
 	return `{name: r, virtual_hosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, ` + rest + `}]}]}`
 }
@@ -87,6 +94,13 @@ func TestRefusedInIsolation(t *testing.T) {
 		{"routes come by ADS or inline", ListenerURL, hcmListener(`http_filters: [` + routerOK + `], rds: {route_config_name: r, config_source: {path_config_source: {path: x}}}`), "rds.config_source: not supported yet: a source other than ads"},
 		{"server TLS needs a certificate", ListenerURL, `{name: l, ` + addressOK + `, filter_chains: [{filters: [` + tcpOK + `], transport_socket: {name: tls, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext}}}]}`, "no TLS certificates found for server context"},
 		{"generated constraints run first", ListenerURL, hcmListener(`http_filters: [` + routerOK + `], route_config: {}, max_request_headers_kb: 9000`), "max_request_headers_kb"},
+
+		{"an OpenTelemetry log's values are text, pairs and arrays", ListenerURL, streamedLog(`open_telemetry.v3.OpenTelemetryAccessLogConfig, ` + logService + `, attributes: {values: [{key: k, value: {int_value: 1}}]}`), "attributes.k: only strings"},
+		{"its tags aren't there", ListenerURL, streamedLog(`open_telemetry.v3.OpenTelemetryAccessLogConfig, ` + logService + `, custom_tags: [{tag: t, literal: {value: v}}]`), "custom_tags: not supported yet"},
+		{"nor its metadata of calls", ListenerURL, streamedLog(`open_telemetry.v3.OpenTelemetryAccessLogConfig, grpc_service: {envoy_grpc: {cluster_name: c}, initial_metadata: [{key: k, value: v}]}`), "grpc_service.initial_metadata: not supported yet"},
+		{"nor OTLP over HTTP", ListenerURL, streamedLog(`open_telemetry.v3.OpenTelemetryAccessLogConfig, http_service: {http_uri: {uri: "http://x", cluster: c, timeout: 1s}}`), "http_service: not supported yet"},
+		{"nested values are taken", ListenerURL, streamedLog(`open_telemetry.v3.OpenTelemetryAccessLogConfig, ` + logService + `, body: {kvlist_value: {values: [{key: k, value: {array_value: {values: [{string_value: "%PROTOCOL%"}]}}}]}}`), ""},
+		{"tags of an access log service aren't there", ListenerURL, streamedLog(`grpc.v3.HttpGrpcAccessLogConfig, common_config: {log_name: l, ` + logService + `, custom_tags: [{tag: t, literal: {value: v}}]}`), "common_config.custom_tags: not supported yet"},
 
 		{"a domain is there once", RouteURL, `{name: r, virtual_hosts: [{name: v, domains: [x, X]}]}`, "Duplicate entry of domain x"},
 		{"a match needs a path", RouteURL, `{name: r, virtual_hosts: [{name: v, domains: [x], routes: [{match: {}, route: {cluster: a}}]}]}`, "path_specifier"},

@@ -143,16 +143,13 @@ func routeFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
 // idle lists what is checked and accepted but not carried out yet: it reports on
 // traffic, and refusing it would stop the traffic.
 func idle() map[string]string {
-	const logs, spans = "its records are not sent", "no spans are made; trace headers pass through and sampling is decided"
+	const spans = "no spans are made; trace headers pass through and sampling is decided"
 	return map[string]string{
-		"envoy.extensions.access_loggers.grpc.v3.HttpGrpcAccessLogConfig":                logs,
-		"envoy.extensions.access_loggers.grpc.v3.TcpGrpcAccessLogConfig":                 logs,
-		"envoy.extensions.access_loggers.open_telemetry.v3.OpenTelemetryAccessLogConfig": logs,
-		"envoy.config.trace.v3.ZipkinConfig":                                             spans,
-		"envoy.config.trace.v3.OpenTelemetryConfig":                                      spans,
-		"hedge_policy.hedge_on_per_try_timeout":                                          "a try that is late is given up, and the next begins",
-		"layered_runtime: rtds_layer":                                                    "its keys are not asked for; static layers count",
-		"stats_config.histogram_bucket_settings":                                         "histograms have Istio's buckets",
+		"envoy.config.trace.v3.ZipkinConfig":        spans,
+		"envoy.config.trace.v3.OpenTelemetryConfig": spans,
+		"hedge_policy.hedge_on_per_try_timeout":     "a try that is late is given up, and the next begins",
+		"layered_runtime: rtds_layer":               "its keys are not asked for; static layers count",
+		"stats_config.histogram_bucket_settings":    "histograms have Istio's buckets",
 	}
 }
 
