@@ -22,6 +22,7 @@ type ExtAuthz struct {
 	EnabledMetadata *MetadataMatch // of dynamic metadata; nil: all are checked
 	DenyDisabled    bool           // what isn't checked is refused
 	TLSSession      bool           // a gRPC service gets the server name
+	Metadata        []string       // name spaces of dynamic metadata that a gRPC service gets
 }
 
 // ExtAuthzRoute is what a route says of envoy.filters.http.ext_authz.

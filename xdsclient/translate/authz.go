@@ -27,7 +27,7 @@ func extAuthz(s scope, t typed) config.HTTPPolicy {
 		ErrorStatus: 403, Body: s.at("with_request_body").authzBody(m.GetWithRequestBody()), ClearRoute: m.GetClearRouteCache(),
 		Disallowed: s.at("disallowed_headers").patterns(m.GetDisallowedHeaders()),
 		Enabled:    config.Percent{PerMillion: 1_000_000}, DenyDisabled: m.GetDenyAtDisable().GetDefaultValue().GetValue(),
-		TLSSession: m.GetIncludeTlsSession(),
+		TLSSession: m.GetIncludeTlsSession(), Metadata: m.GetMetadataContextNamespaces(),
 	}
 	if c := m.GetStatusOnError().GetCode(); c != 0 {
 		out.ErrorStatus = int(c)
@@ -54,7 +54,6 @@ func extAuthz(s scope, t typed) config.HTTPPolicy {
 
 func (s scope) authzUnsupported(m *authz.ExtAuthz) {
 	s.unsupported(m.GetIncludePeerCertificate(), "include_peer_certificate", "certificates for the service")
-	s.unsupported(len(m.GetMetadataContextNamespaces()) > 0, "metadata_context_namespaces", "metadata for the service")
 	s.unsupported(len(m.GetTypedMetadataContextNamespaces()) > 0, "typed_metadata_context_namespaces", "metadata for the service")
 	s.unsupported(len(m.GetRouteMetadataContextNamespaces()) > 0, "route_metadata_context_namespaces", "metadata for the service")
 	s.unsupported(len(m.GetRouteTypedMetadataContextNamespaces()) > 0, "route_typed_metadata_context_namespaces", "metadata for the service")

@@ -8,6 +8,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/httpmsg"
+	"sluice/internal/telemetry"
 	"sluice/listener/downstream"
 	"sluice/upstream/call"
 )
@@ -70,14 +71,29 @@ func (k *check) request() []byte {
 	for key, v := range k.f.route.Context {
 		context.pair(10, key, v)
 	}
-	context.bytes(11, nil)
+	context.bytes(11, k.metadata())
 	if k.f.policy.TLSSession && x.Conn.TLS != nil {
 		var session message
 		session.text(1, x.Conn.SNI)
 		context.bytes(12, session)
 	}
+	context.bytes(13, nil) // of the route: always there, as Envoy's
 	r.bytes(1, context)
 	return r
+}
+
+// metadata is core.Metadata of the name spaces that the service may see.
+func (k *check) metadata() []byte {
+	var m message
+	for _, ns := range k.f.policy.Metadata {
+		if s, ok := k.x.Record.Dynamic[ns]; ok {
+			var e message
+			e.text(1, ns)
+			e.bytes(2, telemetry.AppendStruct(nil, s))
+			m.bytes(1, e)
+		}
+	}
+	return m
 }
 
 // attributes is AttributeContext.Request.

@@ -60,8 +60,9 @@ func (o *outcome) readDenied(b []byte) bool {
 			})
 		case 2:
 			e, ok := readOption(v)
-			e.how = appendLine
-			o.client = append(o.client, e)
+			if e.how != appendIfExists { // there is no response yet that has one, says Envoy
+				o.client = append(o.client, edit{e.name, e.value, appendLine})
+			}
 			return ok
 		case 3:
 			o.body = string(v)
@@ -76,7 +77,9 @@ func (o *outcome) readAllowed(b []byte) bool {
 		var e edit
 		switch n {
 		case 2:
-			e, ok = readOption(v)
+			if e, ok = readOption(v); e.how != appendIfExists {
+				e.how = overwrite // Envoy reads no append_action here
+			}
 			o.request = append(o.request, e)
 			return ok
 		case 3:
@@ -85,7 +88,9 @@ func (o *outcome) readAllowed(b []byte) bool {
 		case 5:
 			o.remove = append(o.remove, strings.ToLower(string(v)))
 		case 6:
-			e, ok = readOption(v)
+			if e, ok = readOption(v); e.how == appendIfExists {
+				e.how = appendLine
+			}
 			o.client = append(o.client, e)
 			return ok
 		case 7, 8: // of the query
@@ -105,17 +110,20 @@ func (o *outcome) readQuery(n protowire.Number, b []byte) bool {
 	return ok
 }
 
-// readOption reads a HeaderValueOption. Without append it replaces.
+// readOption reads a HeaderValueOption: append_action counts where append isn't set.
 func readOption(b []byte) (e edit, ok bool) {
-	add, action := false, uint64(0)
+	said, action := false, uint64(0)
 	ok = fields(b, "bbv", func(n protowire.Number, v []byte, i uint64) (ok bool) {
 		switch n {
 		case 1:
 			e.name, e.value, ok = readPair(v)
 			return ok
 		case 2: // BoolValue
+			said, e.how = true, overwrite
 			return fields(v, "v", func(_ protowire.Number, _ []byte, i uint64) bool {
-				add = i != 0
+				if i != 0 {
+					e.how = appendIfExists
+				}
 				return true
 			})
 		}
@@ -124,10 +132,9 @@ func readOption(b []byte) (e edit, ok bool) {
 	})
 	e.name = strings.ToLower(e.name)
 	switch {
-	case add:
-		e.how = appendIfExists
+	case said:
 	case action == 0:
-		e.how = overwrite
+		e.how = appendLine
 	case action == uint64(config.AddIfAbsent):
 		e.how = addIfAbsent
 	case action == uint64(config.OverwriteIfExists):
