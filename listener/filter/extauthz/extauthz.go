@@ -116,11 +116,17 @@ func (f *Filter) skip(x *filter.Exchange) filter.Verdict {
 	return filter.Stop
 }
 
-// wantsBody reports whether content is waited for. An upgrade has none that ends.
+// wantsBody reports whether content is waited for. A WebSocket has none that ends;
+// any other upgrade is no way around the service.
 func (f *Filter) wantsBody(x *filter.Exchange) bool {
 	b := f.policy.Body
-	if b == nil || f.route.NoBody || x.End || x.Request.Has(httpmsg.Upgrade) || len(x.Request.Protocol()) > 0 {
+	if b == nil || f.route.NoBody || x.End || webSocket(x.Request) {
 		return false
 	}
 	return !x.Whole || len(x.Content) > b.Max
+}
+
+func webSocket(h *httpmsg.Head) bool {
+	return string(h.Protocol()) == "websocket" ||
+		httpmsg.EqualFold(h.Get(httpmsg.Upgrade), "websocket") && httpmsg.HasToken(h.Get(httpmsg.Connection), "upgrade")
 }

@@ -125,3 +125,27 @@ func TestUnchecked(t *testing.T) {
 		}
 	}
 }
+
+func TestContentIsWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		rule                string
+		upgrade, connection string
+		noBody              bool
+		verdict             filter.Verdict
+	}{
+		{"content to come", "", "", false, filter.Gather},
+		{"not where a route is content without", "", "", true, filter.Park},
+		{"nor of a WebSocket", "websocket", "Upgrade", false, filter.Park},
+		{"but of what only says so", "websocket", "close", false, filter.Gather},
+		{"and of another upgrade", "h2c", "upgrade", false, filter.Gather},
+	} {
+		x := exchange(&terminal{})
+		x.End = false
+		x.Request.AddString(httpmsg.Upgrade, c.upgrade)
+		x.Request.AddString(httpmsg.Connection, c.connection)
+		f := New(&config.ExtAuthz{HTTP: &config.AuthzHTTP{}, Enabled: config.Percent{PerMillion: 1e6}, Body: &config.AuthzBody{Max: 5}}, "z")
+		if v := f.ForRoute(&config.ExtAuthzRoute{NoBody: c.noBody}).Decode(x, &filter.Slot{}); v != c.verdict {
+			t.Errorf("%s: verdict %d, want %d", c.rule, v, c.verdict)
+		}
+	}
+}
