@@ -2,6 +2,8 @@ package httpproxy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"sluice/internal/config"
@@ -123,6 +125,8 @@ func (t *table) filter(p *Proxy, base *chain, i int, l *levels) (filter.HTTP, er
 		return t.override(p, base, i, f.Policy)
 	case *config.JWTRoute:
 		return t.variant(p, base, i, o)
+	case *config.ExtAuthzRoute:
+		return t.variant(p, base, i, contexts(f.Name, o, l))
 	case *config.HeaderMutationFilter:
 		return p.make(&config.HTTPFilter{Name: f.Name, Policy: mutations(f, l)})
 	case *config.CORS:
@@ -164,6 +168,19 @@ func (t *table) variant(p *Proxy, base *chain, i int, policy config.HTTPPolicy) 
 		return nil, fmt.Errorf("filter %q: a route's policy is %T", base.list[i].Name, policy)
 	}
 	return r.ForRoute(policy), nil
+}
+
+// contexts has a service asked with what all levels tell it, the most specific
+// last; the rest of a route's word is that of o.
+func contexts(name string, o *config.ExtAuthzRoute, l *levels) *config.ExtAuthzRoute {
+	out := *o
+	out.Context = map[string]string{}
+	for _, m := range slices.Backward(l[:]) {
+		if r, ok := m[name].(*config.ExtAuthzRoute); ok {
+			maps.Copy(out.Context, r.Context)
+		}
+	}
+	return &out
 }
 
 // mutations joins the edits of all levels: an override of header mutation adds

@@ -130,7 +130,7 @@ func has(h *httpmsg.Head, name string) bool {
 }
 
 func set(h *httpmsg.Head, w *write, v []byte) {
-	if setPseudo(h, w.name, v) {
+	if SetPseudo(h, w.name, v) {
 		return
 	}
 	if w.id != httpmsg.Other {
@@ -141,7 +141,9 @@ func set(h *httpmsg.Head, w *write, v []byte) {
 	h.AddName(w.name, v)
 }
 
-func setPseudo(h *httpmsg.Head, name string, v []byte) bool {
+// SetPseudo sets the pseudo header that name stands for; it is false for any other
+// header.
+func SetPseudo(h *httpmsg.Head, name string, v []byte) bool {
 	switch name {
 	case ":path":
 		h.SetPath(v)
@@ -161,7 +163,7 @@ func setPseudo(h *httpmsg.Head, name string, v []byte) bool {
 // a comma, but for set-cookie.
 func add(h *httpmsg.Head, w *write, v []byte) {
 	switch {
-	case setPseudo(h, w.name, v):
+	case SetPseudo(h, w.name, v):
 	case w.id == httpmsg.Other && joins(w.name):
 		if !h.AppendNamed(w.name, v) {
 			h.AddName(w.name, v)

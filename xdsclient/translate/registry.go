@@ -119,6 +119,7 @@ func httpFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
 		"envoy.extensions.filters.http.header_to_metadata.v3.Config":      headerToMetadata,
 		"envoy.extensions.filters.http.health_check.v3.HealthCheck":       healthCheck,
 		"envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication":    jwtAuthn,
+		"envoy.extensions.filters.http.ext_authz.v3.ExtAuthz":             extAuthz,
 		"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig":       istioALPN,
 		"io.istio.http.peer_metadata.Config":                              peerMetadata,
 		"stats.PluginConfig":                                              httpStats,
@@ -136,6 +137,7 @@ func routeFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
 		"envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit":         routeLocalRateLimit,
 		"envoy.extensions.filters.http.buffer.v3.BufferPerRoute":                  routeBuffer,
 		"envoy.extensions.filters.http.jwt_authn.v3.PerRouteConfig":               routeJWT,
+		"envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute":             routeExtAuthz,
 		"envoy.extensions.filters.http.header_mutation.v3.HeaderMutationPerRoute": routeHeaderMutation,
 	}
 }
@@ -163,8 +165,6 @@ func ignored() map[string]string {
 
 func unsupported() map[string]string {
 	return map[string]string{
-		"envoy.extensions.filters.http.ext_authz.v3.ExtAuthz":                        "external authorization",
-		"envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute":                "external authorization by route",
 		"envoy.extensions.filters.network.ext_authz.v3.ExtAuthz":                     "external authorization of TCP",
 		"envoy.extensions.filters.http.lua.v3.Lua":                                   "Lua",
 		"envoy.extensions.filters.http.lua.v3.LuaPerRoute":                           "Lua by route",

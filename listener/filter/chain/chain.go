@@ -12,6 +12,7 @@ import (
 	"sluice/listener/filter/buffer"
 	"sluice/listener/filter/cors"
 	"sluice/listener/filter/csrf"
+	"sluice/listener/filter/extauthz"
 	"sluice/listener/filter/fault"
 	"sluice/listener/filter/grpcstats"
 	"sluice/listener/filter/grpcweb"
@@ -70,6 +71,8 @@ func (b *Builder) Build(f *config.HTTPFilter, m *config.HTTPConnectionManager, l
 		return buffer.New(p), nil
 	case *config.JWT:
 		return jwt.New(p), nil
+	case *config.ExtAuthz:
+		return extauthz.New(p, f.Name), nil
 	case *config.LocalRateLimit:
 		return localratelimit.New(p, b.Workers), nil
 	case *config.HeaderToMetadata:

@@ -32,7 +32,7 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 		l := &f.levels[i]
 		l.request.Apply(x.Request, x.Eval, &x.Edits)
 		if len(l.query) > 0 && len(x.Request.Path()) > 0 {
-			editQuery(x, l.query)
+			EditQuery(x, l.query)
 		}
 	}
 	return filter.Continue

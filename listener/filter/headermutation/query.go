@@ -13,10 +13,10 @@ import (
 // param is a parameter as it stands in the path, and its name decoded.
 type param struct{ name, text string }
 
-// editQuery edits the query of the request. As in Envoy the parameters come out
+// EditQuery edits the query of the request. As in Envoy the parameters come out
 // in the order of their names; their text stays as the client wrote it. It
 // allocates: edits of the query are rare.
-func editQuery(x *filter.Exchange, edits []config.QueryMutation) {
+func EditQuery(x *filter.Exchange, edits []config.QueryMutation) {
 	path, query := route.SplitPath(x.Request.Path())
 	list := parse(string(query))
 	for i := range edits {

@@ -1,0 +1,63 @@
+package config
+
+import "time"
+
+// ExtAuthz is envoy.filters.http.ext_authz: a service says whether a request may
+// pass. One of HTTP and GRPC is set.
+type ExtAuthz struct {
+	HTTP *AuthzHTTP
+	GRPC *AuthzGRPC
+
+	StatPrefix     string
+	FailOpen       bool // a check that fails lets the request pass
+	FailOpenHeader bool // and tells the upstream so
+	ErrorStatus    int  // of the answer when a check fails
+	Body           *AuthzBody
+	ClearRoute     bool // after headers have changed
+
+	AllHeaders          bool // the service gets all headers but Disallowed, else those of Allowed
+	Allowed, Disallowed []StringMatch
+
+	Enabled         Percent        // of requests that are checked
+	EnabledMetadata *MetadataMatch // of dynamic metadata; nil: all are checked
+	DenyDisabled    bool           // what isn't checked is refused
+	TLSSession      bool           // a gRPC service gets the server name
+	Metadata        []string       // name spaces of dynamic metadata that a gRPC service gets
+}
+
+// ExtAuthzRoute is what a route says of envoy.filters.http.ext_authz.
+type ExtAuthzRoute struct {
+	Disabled bool
+	Context  map[string]string // for a gRPC service
+	NoBody   bool
+}
+
+func (*ExtAuthz) httpPolicy()      {}
+func (*ExtAuthzRoute) httpPolicy() {}
+
+// AuthzBody has the service see content, at most Max bytes; requests with more
+// are refused. Raw content may be any bytes.
+type AuthzBody struct {
+	Max int
+	Raw bool
+}
+
+// AuthzHTTP is a service that is asked by a request like the client's.
+type AuthzHTTP struct {
+	Cluster    string
+	Timeout    time.Duration
+	PathPrefix string
+	Add        []HeaderMutation
+
+	// Headers of an answer: to the upstream in the place of the client's or beside
+	// them, to the client with a refusal (none: all) or the upstream's response, and
+	// to dynamic metadata.
+	Upstream, UpstreamAppend, Client, ClientSuccess, Metadata []StringMatch
+}
+
+// AuthzGRPC is a service envoy.service.auth.v3.Authorization.
+type AuthzGRPC struct {
+	Cluster, Authority string
+	Timeout            time.Duration
+	Metadata           []HeaderMutation // initial metadata of a call
+}
