@@ -54,7 +54,7 @@ var table = []row{
 	{"xdsclient", []string{"internal/config", "xdsclient/translate", "xdsclient/link", "internal/identity", "internal/telemetry"}, []string{grpc, gcp, xdsgo, protob, genpb, istioPB, yaml}, "control path"},
 	{"upstream", []string{"internal/config", "internal/identity", "internal/telemetry", "internal/worker", "internal/tlsconn", "internal/httpmsg", "internal/h1", "internal/h2", "upstream/*"}, []string{xsys}, "never back to listener"},
 	{"upstream/pool", []string{"internal/config", "internal/identity", "internal/telemetry", "internal/worker", "internal/tlsconn", "internal/httpmsg", "internal/h1", "internal/h2", "upstream/*"}, []string{xsys}, "never back to listener"},
-	{"upstream/call", []string{"internal/httpmsg", "internal/worker", "upstream", "upstream/pool"}, nil, "requests of our own, by the way all others take"},
+	{"upstream/call", []string{"internal/config", "internal/httpmsg", "internal/worker", "upstream", "upstream/pool"}, nil, "requests of our own, by the way all others take"},
 	{"upstream/export", []string{"internal/worker", "upstream/call"}, nil, "batches; what is in them others write"},
 	{"listener/downstream", []string{"internal/config", "internal/tlsconn", "internal/worker"}, nil, "what a terminal is given: data and one interface"},
 	{"listener/tcpproxy", []string{"internal/config", "internal/telemetry", "internal/tlsconn", "internal/worker", "listener/downstream"}, []string{xsys}, "the only relay; relay joins it to upstream (telemetry: what a handshake told, in its record)"},

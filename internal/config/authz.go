@@ -14,6 +14,8 @@ type ExtAuthz struct {
 	ErrorStatus    int  // of the answer when a check fails
 	Body           *AuthzBody
 	ClearRoute     bool // after headers have changed
+	NoMetadata     bool // what the service says becomes no dynamic metadata
+	MaxDenied      int  // bytes of a refusal's content; 0: all
 
 	AllHeaders          bool // the service gets all headers but Disallowed, else those of Allowed
 	Allowed, Disallowed []StringMatch
@@ -22,6 +24,7 @@ type ExtAuthz struct {
 	EnabledMetadata *MetadataMatch // of dynamic metadata; nil: all are checked
 	DenyDisabled    bool           // what isn't checked is refused
 	TLSSession      bool           // a gRPC service gets the server name
+	PeerCertificate bool           // and the client's certificate
 	Metadata        []string       // name spaces of dynamic metadata that a gRPC service gets
 }
 
@@ -35,11 +38,12 @@ type ExtAuthzRoute struct {
 func (*ExtAuthz) httpPolicy()      {}
 func (*ExtAuthzRoute) httpPolicy() {}
 
-// AuthzBody has the service see content, at most Max bytes; requests with more
-// are refused. Raw content may be any bytes.
+// AuthzBody has the service see content, at most Max bytes. Requests with more
+// are refused, or it sees the first part. Raw content may be any bytes.
 type AuthzBody struct {
-	Max int
-	Raw bool
+	Max     int
+	Partial bool
+	Raw     bool
 }
 
 // AuthzHTTP is a service that is asked by a request like the client's.
@@ -47,6 +51,8 @@ type AuthzHTTP struct {
 	Cluster    string
 	Timeout    time.Duration
 	PathPrefix string
+	Path       string // "": the client's, behind PathPrefix
+	Retries    Retries
 	Add        []HeaderMutation
 
 	// Headers of an answer: to the upstream in the place of the client's or beside

@@ -165,3 +165,9 @@ func (m Metadata) StringAt(ns string, path ...string) string {
 	s, _ := v.(string)
 	return s
 }
+
+// Retries are those of a request of our own.
+type Retries struct {
+	Max               int
+	Base, MaxInterval time.Duration
+}

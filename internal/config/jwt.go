@@ -65,12 +65,11 @@ type ClaimHeader struct {
 
 // RemoteJWKS says where a provider's keys are fetched.
 type RemoteJWKS struct {
-	Cluster             string
-	Scheme, Host, Path  string
-	Timeout             time.Duration // of all tries
-	Cache               time.Duration // how long they are good
-	Retries             int
-	Backoff, MaxBackoff time.Duration
+	Cluster            string
+	Scheme, Host, Path string
+	Timeout            time.Duration // of all tries
+	Cache              time.Duration // how long they are good
+	Retries            Retries
 }
 
 // JWK is a key that signatures are verified with.

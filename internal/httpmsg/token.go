@@ -1,5 +1,7 @@
 package httpmsg
 
+import "strings"
+
 // HasToken reports whether a comma-separated list has a token, which is given
 // in lower case.
 func HasToken(list []byte, token string) bool {
@@ -38,6 +40,29 @@ func EqualFold(b []byte, lower string) bool {
 			c |= 0x20
 		}
 		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// IsName reports whether s can be a field's name: a token (RFC 9110 section 5.1).
+func IsName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// IsValue reports whether s can be a field's value: a line break would begin
+// another field (RFC 9110 section 5.5).
+func IsValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return false
 		}
 	}

@@ -115,6 +115,7 @@ type Exchange struct {
 	Whole    bool                // Content is all there is, after Gather
 	Content  []byte              // of the request, as the filters before left it
 	Limit    int                 // of Content with Gather, bytes
+	Partial  bool                // Gather ends with Limit bytes: longer content isn't refused
 	Local    bool                // the response is our own
 	Random   uint64              // stable over the request
 	Set      *telemetry.Set

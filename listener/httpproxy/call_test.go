@@ -52,7 +52,7 @@ func calling(t *testing.T, keys http.HandlerFunc) *bench {
 	m := hcm(to("/", "a"))
 	b := start(t, m, static("a", origin(t, echo)), static("keys", origin(t, keys)))
 	b.server.opts.Filters = func(*config.HTTPFilter, *config.HTTPConnectionManager, *config.Listener) (filter.HTTP, error) {
-		return &caller{call.Request{Cluster: "keys", Timeout: 300 * time.Millisecond, Retries: 1, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}}, nil
+		return &caller{call.Request{Cluster: "keys", Timeout: 300 * time.Millisecond, Retries: config.Retries{Max: 1, Base: time.Millisecond, MaxInterval: time.Millisecond}}}, nil
 	}
 	again := *m
 	again.Filters = []config.HTTPFilter{{Name: "call", Policy: &config.GRPCWeb{}}}

@@ -8,6 +8,10 @@ import (
 // gathered reports whether the content is whole, as the filter at r.at wants it,
 // and shows it to the filter. Without, the request waits for it, or was refused.
 func (r *request) gathered() bool {
+	if r.enough() {
+		r.x.Content = r.body
+		return true
+	}
 	if len(r.body) > r.x.Limit {
 		r.tooLarge()
 		return false
@@ -24,13 +28,22 @@ func (r *request) gathered() bool {
 	return false
 }
 
+// enough says that the filter has as much of the content as it wants.
+func (r *request) enough() bool { return r.x.Partial && len(r.body) >= r.x.Limit }
+
 // gather keeps content that a filter waits for.
 func (r *request) gather(p []byte) {
-	if len(r.body)+len(p) > r.x.Limit {
+	if len(r.body)+len(p) > r.x.Limit && !r.x.Partial {
 		r.tooLarge()
 		return
 	}
 	r.body = append(r.body, p...)
+}
+
+// goOn shows the filter what was gathered.
+func (r *request) goOn() {
+	r.gathering, r.parked = false, false
+	r.decode()
 }
 
 // tooLarge refuses a request whose content outgrew what a filter gathers.

@@ -32,6 +32,22 @@ func (p *probe) DecodeData(_ *filter.Exchange, _ *filter.Slot, b []byte, end boo
 }
 func (p *probe) EncodeData(_ *filter.Exchange, _ *filter.Slot, b []byte, _ bool) []byte { return b }
 
+// part is a filter that wants the first four bytes, and notes what it gets.
+type part struct{ saw *[]string }
+
+func (p *part) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
+	if !x.End && !x.Whole && len(x.Content) < 4 {
+		x.Limit, x.Partial = 4, true
+		return filter.Gather
+	}
+	*p.saw = append(*p.saw, "part:"+string(x.Content))
+	return filter.Continue
+}
+func (*part) Encode(*filter.Exchange, *filter.Slot) {}
+
+// parted is a policy that stands for a part.
+var parted = config.HTTPFilter{Name: "part", Policy: &config.CSRF{}}
+
 // probed is a policy that stands for a probe.
 var probed = config.HTTPFilter{Name: "probe", Policy: &config.GRPCWeb{}}
 
@@ -50,8 +66,11 @@ func gathering(t *testing.T, route *config.Route, list ...config.HTTPFilter) (b 
 	})))
 	known := (&filters.Builder{Node: telemetry.NewNode(&config.Node{}, nil), Workers: 1}).Build
 	b.server.opts.Filters = func(f *config.HTTPFilter, m *config.HTTPConnectionManager, l *config.Listener) (filter.HTTP, error) {
-		if _, ok := f.Policy.(*config.GRPCWeb); ok {
+		switch f.Policy.(type) {
+		case *config.GRPCWeb:
 			return &probe{saw}, nil
+		case *config.CSRF:
+			return &part{saw}, nil
 		}
 		return known(f, m, l)
 	}
@@ -89,6 +108,10 @@ func TestContentIsGatheredForAFilter(t *testing.T) {
 		{"by two, of which the first is", []config.HTTPFilter{bufferOf(6), bufferOf(9), probed}, []string{known6 + "abc", "def"}, "200 6 abcdef", "head abcdef."},
 		{"what came while another filter parked", []config.HTTPFilter{slow, bufferOf(6), probed}, []string{known6 + "abcdef"}, "200 6 abcdef", "head abcdef."},
 		{"that too within the limit", []config.HTTPFilter{slow, bufferOf(5), probed}, []string{known6 + "abcdef"}, "413 Payload Too Large", ""},
+		{"its first part, and the rest follows", []config.HTTPFilter{parted, probed}, []string{known6 + "ab", "cde", "f"}, "200 6 abcdef", "part:abcde head abcde f."},
+		{"less than the part, whole", []config.HTTPFilter{parted, probed}, []string{chunked + "3\r\nabc\r\n", "0\r\n\r\n"}, "200 -1 abc", "part:abc head abc."},
+		{"the part when all came at once", []config.HTTPFilter{parted, probed}, []string{known6 + "abcdef"}, "200 6 abcdef", "part:abcdef head abcdef."},
+		{"a part, then all of it", []config.HTTPFilter{parted, bufferOf(6), probed}, []string{known6 + "abcd", "ef"}, "200 6 abcdef", "part:abcd head abcdef."},
 		{"a parked request shows filters behind what came", []config.HTTPFilter{slow, probed}, []string{known6 + "abcdef"}, "200 6 abcdef", "head abcdef."},
 	} {
 		t.Run(c.rule, func(t *testing.T) {

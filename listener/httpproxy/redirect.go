@@ -150,7 +150,7 @@ func (r *request) restart() {
 	r.tail.Reset()
 	x := &r.x
 	x.Route, x.Host, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, ""
-	x.Whole, x.Content, x.Limit = false, nil, 0
+	x.Whole, x.Content, x.Limit, x.Partial = false, nil, 0, false
 	r.at, r.weighted, r.cluster, r.route = 0, -1, nil, nil
 	r.answered, r.routed, r.waiting, r.altTimeout, r.overridden = false, false, false, false, false
 	r.hashed, r.hasHash, r.newCookies = 0, false, r.newCookies[:0]

@@ -146,7 +146,7 @@ func (r *request) clear() {
 	r.facts = telemetry.Conn{}
 	x := &r.x
 	x.Conn, x.Route, x.Host, x.Response, x.ALPN, x.ALPNKey = nil, nil, nil, nil, nil, ""
-	x.End, x.Local, x.Whole, x.Content, x.Limit = false, false, false, nil, 0
+	x.End, x.Local, x.Whole, x.Content, x.Limit, x.Partial = false, false, false, nil, 0, false
 	r.proxy, r.conn, r.down, r.table, r.route, r.cluster, r.chain = nil, nil, nil, nil, nil, nil, nil
 	r.at, r.lost, r.follows, r.hashed = 0, 0, 0, 0
 	if cap(r.body) > 64<<10 {
@@ -224,6 +224,9 @@ func (r *request) OnData(p []byte, end bool) {
 	if !r.headOut || r.up.stream != nil {
 		p = r.filterRequest(p, end)
 		r.forwardBody(p, end)
+	}
+	if r.gathering && r.enough() {
+		r.goOn()
 	}
 	if end && !r.over {
 		r.requestComplete()

@@ -228,8 +228,7 @@ func (r *request) requestComplete() {
 	w := r.local.worker
 	w.Stop(&r.whole)
 	if r.gathering {
-		r.gathering, r.parked = false, false
-		r.decode()
+		r.goOn()
 	}
 	r.mirrored()
 	if r.over || r.cluster == nil || r.answered && r.up.stream == nil {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"sluice/internal/config"
 	"sluice/internal/httpmsg"
 	"sluice/internal/worker"
 	"sluice/upstream"
@@ -31,9 +32,8 @@ type Request struct {
 	Forwarded bool // x-forwarded-for names this machine
 	Streamed  bool // no content-length
 
-	Timeout             time.Duration // of all tries; 0: none
-	Retries             int           // after a failure or a 5xx
-	Backoff, MaxBackoff time.Duration
+	Timeout time.Duration  // of all tries; 0: none
+	Retries config.Retries // after a failure or a 5xx
 }
 
 // Answer is what came back, valid until the function it is given to returns. A
@@ -200,7 +200,7 @@ func (k *exchange) failed() {
 
 // again waits for another try, if one is left.
 func (k *exchange) again() bool {
-	if k.tries > k.ask.Retries {
+	if k.tries > k.ask.Retries.Max {
 		return false
 	}
 	k.cluster.Stats[pool.RqRetry]++
@@ -210,7 +210,7 @@ func (k *exchange) again() bool {
 
 // backoff is random below a bound that doubles, as Envoy's.
 func (k *exchange) backoff() time.Duration {
-	bound := min(k.ask.Backoff<<min(k.tries-1, 16), k.ask.MaxBackoff)
+	bound := min(k.ask.Retries.Base<<min(k.tries-1, 16), k.ask.Retries.MaxInterval)
 	return time.Duration(k.caller.Random.Uint64() % uint64(max(bound, 1)))
 }
 

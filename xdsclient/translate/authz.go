@@ -24,10 +24,11 @@ func extAuthz(s scope, t typed) config.HTTPPolicy {
 	s.authzUnsupported(&m)
 	out := &config.ExtAuthz{
 		StatPrefix: m.GetStatPrefix(), FailOpen: m.GetFailureModeAllow(), FailOpenHeader: m.GetFailureModeAllowHeaderAdd(),
-		ErrorStatus: 403, Body: s.at("with_request_body").authzBody(m.GetWithRequestBody()), ClearRoute: m.GetClearRouteCache(),
+		ErrorStatus: 403, Body: authzBody(m.GetWithRequestBody()), ClearRoute: m.GetClearRouteCache(),
 		Disallowed: s.at("disallowed_headers").patterns(m.GetDisallowedHeaders()),
 		Enabled:    config.Percent{PerMillion: 1_000_000}, DenyDisabled: m.GetDenyAtDisable().GetDefaultValue().GetValue(),
-		TLSSession: m.GetIncludeTlsSession(), Metadata: m.GetMetadataContextNamespaces(),
+		TLSSession: m.GetIncludeTlsSession(), PeerCertificate: m.GetIncludePeerCertificate(),
+		NoMetadata: !boolean(m.GetEnableDynamicMetadataIngestion(), true), MaxDenied: capped(m.GetMaxDeniedResponseBodyBytes()), Metadata: m.GetMetadataContextNamespaces(),
 	}
 	if c := m.GetStatusOnError().GetCode(); c != 0 {
 		out.ErrorStatus = int(c)
@@ -53,27 +54,23 @@ func extAuthz(s scope, t typed) config.HTTPPolicy {
 }
 
 func (s scope) authzUnsupported(m *authz.ExtAuthz) {
-	s.unsupported(m.GetIncludePeerCertificate(), "include_peer_certificate", "certificates for the service")
 	s.unsupported(len(m.GetTypedMetadataContextNamespaces()) > 0, "typed_metadata_context_namespaces", "metadata for the service")
 	s.unsupported(len(m.GetRouteMetadataContextNamespaces()) > 0, "route_metadata_context_namespaces", "metadata for the service")
 	s.unsupported(len(m.GetRouteTypedMetadataContextNamespaces()) > 0, "route_typed_metadata_context_namespaces", "metadata for the service")
 	s.unsupported(m.GetBootstrapMetadataLabelsKey() != "", "bootstrap_metadata_labels_key", "labels for the service")
 	s.unsupported(m.GetEncodeRawHeaders(), "encode_raw_headers", "raw headers for the service")
 	s.unsupported(m.GetDecoderHeaderMutationRules() != nil, "decoder_header_mutation_rules", "rules for what the service changes")
-	s.unsupported(m.GetEnableDynamicMetadataIngestion() != nil && !m.GetEnableDynamicMetadataIngestion().GetValue(), "enable_dynamic_metadata_ingestion", "metadata of the service to be ignored")
 	s.unsupported(m.GetEmitFilterStateStats() || m.GetFilterMetadata() != nil, "emit_filter_state_stats", "filter state of checks")
-	s.unsupported(m.GetMaxDeniedResponseBodyBytes() > 0, "max_denied_response_body_bytes", "refusals that are cut")
 	s.unsupported(m.GetEnforceResponseHeaderLimits(), "enforce_response_header_limits", "limits of response headers")
 	s.unsupported(m.GetShadowMode(), "shadow_mode", "checks without effect")
 	s.unsupported(len(m.GetClearRouteCacheHeaders()) > 0, "clear_route_cache_headers", "routes chosen again by some headers")
 }
 
-func (s scope) authzBody(m *authz.BufferSettings) *config.AuthzBody {
+func authzBody(m *authz.BufferSettings) *config.AuthzBody {
 	if m == nil {
 		return nil
 	}
-	s.unsupported(m.GetAllowPartialMessage(), "allow_partial_message", "a part of the content for the service")
-	return &config.AuthzBody{Max: capped(m.GetMaxRequestBytes()), Raw: m.GetPackAsBytes()}
+	return &config.AuthzBody{Max: capped(m.GetMaxRequestBytes()), Partial: m.GetAllowPartialMessage(), Raw: m.GetPackAsBytes()}
 }
 
 func (s scope) patterns(l *matcher.ListStringMatcher) []config.StringMatch {
@@ -81,15 +78,15 @@ func (s scope) patterns(l *matcher.ListStringMatcher) []config.StringMatch {
 }
 
 func (s scope) authzHTTP(m *authz.HttpService) *config.AuthzHTTP {
-	s.unsupported(m.GetRetryPolicy() != nil, "retry_policy", "checks that are tried again")
-	s.unsupported(m.GetPathOverride() != "", "path_override", "checks with a path of their own")
-	if p := m.GetPathPrefix(); p != "" && p[0] != '/' {
-		s.at("path_prefix").bad(`path_prefix should start with "/".`)
+	s.authzPath("path_prefix", m.GetPathPrefix())
+	s.authzPath("path_override", m.GetPathOverride())
+	if m.GetPathPrefix() != "" && m.GetPathOverride() != "" {
+		s.at("path_override").bad("only one of path_prefix and path_override may be set")
 	}
 	u, r := m.GetServerUri(), m.GetAuthorizationResponse()
 	at := s.at("authorization_response")
 	out := &config.AuthzHTTP{
-		Cluster: u.GetCluster(), Timeout: s.at("server_uri").duration("timeout", u.GetTimeout(), 0), PathPrefix: m.GetPathPrefix(),
+		Cluster: u.GetCluster(), Timeout: s.at("server_uri").duration("timeout", u.GetTimeout(), 0), PathPrefix: m.GetPathPrefix(), Path: m.GetPathOverride(), Retries: s.at("retry_policy").ownRetries(m.GetRetryPolicy()),
 		Add:            s.at("authorization_request").plainHeaders("headers_to_add", m.GetAuthorizationRequest().GetHeadersToAdd()),
 		Upstream:       at.at("allowed_upstream_headers").patterns(r.GetAllowedUpstreamHeaders()),
 		UpstreamAppend: at.at("allowed_upstream_headers_to_append").patterns(r.GetAllowedUpstreamHeadersToAppend()),
@@ -101,6 +98,12 @@ func (s scope) authzHTTP(m *authz.HttpService) *config.AuthzHTTP {
 		out.Client = append(out.Client, config.StringMatch{Value: "www-authenticate"}, config.StringMatch{Value: "location"})
 	}
 	return out
+}
+
+func (s scope) authzPath(field, path string) {
+	if path != "" && path[0] != '/' {
+		s.at(field).bad(`%s should start with "/".`, field)
+	}
 }
 
 // authzAsked says which headers an HTTP service gets: those listed, and four

@@ -178,22 +178,28 @@ func (s scope) remoteKeys(m *jwt.RemoteJwks) *config.RemoteJWKS {
 	if strings.HasPrefix(u.GetUri(), "https:") {
 		out.Scheme = "https"
 	}
-	r := m.GetRetryPolicy()
-	if r == nil {
+	out.Retries = s.at("retry_policy").ownRetries(m.GetRetryPolicy())
+	return out
+}
+
+// ownRetries are those of a request of our own. Which failures count isn't asked:
+// all do, and every 5xx.
+func (s scope) ownRetries(m *core.RetryPolicy) (out config.Retries) {
+	if m == nil {
 		return out
 	}
-	out.Retries = int(min(u32(r.GetNumRetries(), 1), maxFetchRetries))
-	at := s.at("retry_policy.retry_back_off")
-	out.Backoff = at.duration("base_interval", r.GetRetryBackOff().GetBaseInterval(), time.Second)
-	out.MaxBackoff = at.duration("max_interval", r.GetRetryBackOff().GetMaxInterval(), 10*out.Backoff)
-	if out.MaxBackoff < out.Backoff {
+	out.Max = int(min(u32(m.GetNumRetries(), 1), maxOwnRetries))
+	at := s.at("retry_back_off")
+	out.Base = at.duration("base_interval", m.GetRetryBackOff().GetBaseInterval(), time.Second)
+	out.MaxInterval = at.duration("max_interval", m.GetRetryBackOff().GetMaxInterval(), 10*out.Base)
+	if out.MaxInterval < out.Base {
 		at.bad("max_interval must be greater than or equal to the base_interval")
 	}
 	return out
 }
 
-// maxFetchRetries is more than fit into any timeout.
-const maxFetchRetries = 100
+// maxOwnRetries is more than fit into any timeout.
+const maxOwnRetries = 100
 
 func (s scope) claimHeader(m *jwt.JwtClaimToHeader) config.ClaimHeader {
 	out := config.ClaimHeader{Header: s.written("header_name", m.GetHeaderName())}

@@ -79,7 +79,7 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	got = remote(`http_uri: {uri: http://h, cluster: c, timeout: 2s}, cache_duration: 60s, async_fetch: {fast_listener: true}, retry_policy: {}`)
 	want = &config.RemoteJWKS{Cluster: "c", Scheme: "http", Host: "h", Path: "/", Timeout: 2 * time.Second, Cache: time.Minute,
-		Retries: 1, Backoff: time.Second, MaxBackoff: 10 * time.Second}
+		Retries: config.Retries{Max: 1, Base: time.Second, MaxInterval: 10 * time.Second}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

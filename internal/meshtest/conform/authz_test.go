@@ -39,10 +39,13 @@ func TestAuthorizationByGRPCIsEnvoys(t *testing.T) {
 	if envoy == "" {
 		t.Skip("SLUICE_ENVOY names no Envoy")
 	}
-	want, got := askAll(t, envoy), askAll(t, proxyBinary(t))
-	for i := range want {
-		if !reflect.DeepEqual(got[i], want[i]) {
-			t.Errorf("%s:\nours  %s\nEnvoy %s", want[i].Path, asJSON(got[i]), asJSON(want[i]))
+	for _, content := range []string{"{max_request_bytes: 100}", "{max_request_bytes: 5}", "{max_request_bytes: 5, allow_partial_message: true}",
+		"{max_request_bytes: 5, allow_partial_message: true, pack_as_bytes: true}"} {
+		want, got := askAll(t, envoy, content), askAll(t, proxyBinary(t), content)
+		for i := range want {
+			if !reflect.DeepEqual(got[i], want[i]) {
+				t.Errorf("%s with %s:\nours  %s\nEnvoy %s", want[i].Path, content, asJSON(got[i]), asJSON(want[i]))
+			}
 		}
 	}
 }
@@ -112,7 +115,7 @@ func verdictFor(path string) (*authz.CheckResponse, error) {
 }
 
 // askAll runs a proxy before an application and has it asked.
-func askAll(t *testing.T, binary string) (all []*seen) {
+func askAll(t *testing.T, binary, content string) (all []*seen) {
 	t.Helper()
 	a := &authority{seen: &seen{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -124,9 +127,10 @@ func askAll(t *testing.T, binary string) (all []*seen) {
 	go func() { _ = g.Serve(l) }()
 	t.Cleanup(g.Stop)
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.seen.Application = append([]string{r.Method + " " + r.RequestURI}, lines(r.Header)...)
+		a.seen.Application = append([]string{r.Method + " " + r.RequestURI, string(body)}, lines(r.Header)...)
 		for i := range 5 {
 			w.Header().Set(fmt.Sprint("X-App", i), "app")
 		}
@@ -136,7 +140,7 @@ func askAll(t *testing.T, binary string) (all []*seen) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf(authzBootstrap, ports[1], ports[0], app.Listener.Addr().(*net.TCPAddr).Port, l.Addr().(*net.TCPAddr).Port)
+	text := fmt.Sprintf(authzBootstrap, ports[1], ports[0], content, app.Listener.Addr().(*net.TCPAddr).Port, l.Addr().(*net.TCPAddr).Port)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "bootstrap.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -176,6 +180,9 @@ func (s *seen) ask(t *testing.T, port int) {
 
 // mask takes out what differs from one run to the next.
 func (s *seen) mask() {
+	if s.Asked == nil {
+		return
+	}
 	context, _ := s.Asked.(map[string]any)["attributes"].(map[string]any)
 	request := context["request"].(map[string]any)
 	delete(request, "time")
@@ -220,7 +227,9 @@ static_resources:
               "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz
               transport_api_version: V3
               grpc_service: {envoy_grpc: {cluster_name: az}, timeout: 2s, initial_metadata: [{key: x-initial, value: m}]}
-              with_request_body: {max_request_bytes: 100}
+              with_request_body: %s
+              include_tls_session: true
+              include_peer_certificate: true
           - name: envoy.filters.http.router
             typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
   clusters:

@@ -24,7 +24,7 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 		return filter.Continue
 	}
 	if !x.Whole || len(x.Content) > f.policy.MaxBytes {
-		x.Limit = f.policy.MaxBytes
+		x.Limit, x.Partial = f.policy.MaxBytes, false
 		return filter.Gather
 	}
 	if !x.Request.Has(httpmsg.ContentLength) {

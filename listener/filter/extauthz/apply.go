@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
-	"sluice/listener/filter/headermutation"
+	"sluice/listener/route"
 	"sluice/upstream/call"
 )
 
@@ -88,6 +89,9 @@ func (k *check) decide(o *outcome) filter.Verdict {
 		return filter.Continue
 	case denied:
 		k.count("denied", k.f.stats.denied)
+		if most := k.f.policy.MaxDenied; most > 0 {
+			o.body = o.body[:min(len(o.body), most)]
+		}
 		return k.refuse(filter.Reply{Status: o.status, Body: o.body, Details: "ext_authz_denied", Flag: telemetry.UAEX, Headers: replaced(o.client)})
 	}
 	return k.failed()
@@ -117,7 +121,7 @@ func (k *check) change(o *outcome) {
 	apply(k.x.Request, o.request)
 	remove(k.x.Request, o.remove)
 	if len(o.query) > 0 {
-		headermutation.EditQuery(k.x, o.query)
+		k.x.Request.SetPath(route.EditQuery(k.x.Request.Path(), o.query, k.x.Eval))
 	}
 	k.toClient = o.client
 	if k.f.policy.ClearRoute && len(o.request)+len(o.remove)+len(o.query) > 0 {
@@ -128,6 +132,10 @@ func (k *check) change(o *outcome) {
 // note keeps what the service tells later filters, with how long it took.
 func (k *check) note(o *outcome) {
 	if len(o.metadata) == 0 {
+		return
+	}
+	if k.f.policy.NoMetadata {
+		k.x.Stats.Inc(k.f.stats.ignored)
 		return
 	}
 	for key, v := range o.metadata {
@@ -142,7 +150,7 @@ func (k *check) note(o *outcome) {
 func (k *check) count(what, name string) {
 	k.x.Stats.Inc(name)
 	if c := k.x.Cluster(); c != nil {
-		k.x.Set.Named("cluster", c.Name).Inc("ext_authz." + what)
+		k.x.Set.Named("cluster", cmp.Or(c.AltStatName, c.Name)).Inc("ext_authz." + what)
 	}
 }
 

@@ -68,16 +68,12 @@ func framing(name string) bool {
 // sendable reports whether an edit can be made without a message becoming another
 // one.
 func sendable(e *edit) bool {
-	for _, c := range []byte(e.value) {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
+	if !httpmsg.IsValue(e.value) {
+		return false
 	}
 	switch e.name {
 	case ":path", ":method", ":authority", ":scheme":
 		return e.value != "" && !strings.ContainsAny(e.value, " \t")
-	case "":
-		return false
 	}
-	return strings.Trim(e.name, "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") == ""
+	return httpmsg.IsName(e.name)
 }

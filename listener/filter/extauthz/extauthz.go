@@ -30,7 +30,7 @@ type common struct {
 }
 
 // names of statistics, joined once.
-type names struct{ ok, denied, error, disabled, open, invalid string }
+type names struct{ ok, denied, error, disabled, open, invalid, ignored string }
 
 // New makes the filter called name.
 func New(p *config.ExtAuthz, name string) *Filter {
@@ -39,7 +39,7 @@ func New(p *config.ExtAuthz, name string) *Filter {
 		prefix += p.StatPrefix + "."
 	}
 	c := &common{policy: p, name: name, stats: names{prefix + "ok", prefix + "denied", prefix + "error", prefix + "disabled",
-		prefix + "failure_mode_allowed", prefix + "invalid"}}
+		prefix + "failure_mode_allowed", prefix + "invalid", prefix + "ignored_dynamic_metadata"}}
 	if p.HTTP != nil {
 		c.add = route.CompileMutations(p.HTTP.Add)
 	} else {
@@ -67,7 +67,7 @@ func (f *Filter) Decode(x *filter.Exchange, s *filter.Slot) filter.Verdict {
 		return f.skip(x)
 	}
 	if f.wantsBody(x) {
-		x.Limit = f.policy.Body.Max
+		x.Limit, x.Partial = f.policy.Body.Max, f.policy.Body.Partial
 		return filter.Gather
 	}
 	k := &check{f: f, x: x, began: x.Worker.Now()}
@@ -97,7 +97,7 @@ func (f *Filter) Done(_ *filter.Exchange, s *filter.Slot) {
 
 func (f *Filter) touch(x *filter.Exchange) {
 	n := &f.stats
-	for _, name := range [...]string{n.ok, n.denied, n.error, n.disabled, n.open, n.invalid} {
+	for _, name := range [...]string{n.ok, n.denied, n.error, n.disabled, n.open, n.invalid, n.ignored} {
 		x.Stats.Touch(name)
 	}
 }
@@ -121,6 +121,9 @@ func (f *Filter) skip(x *filter.Exchange) filter.Verdict {
 func (f *Filter) wantsBody(x *filter.Exchange) bool {
 	b := f.policy.Body
 	if b == nil || f.route.NoBody || x.End || webSocket(x.Request) {
+		return false
+	}
+	if b.Partial && len(x.Content) >= b.Max {
 		return false
 	}
 	return !x.Whole || len(x.Content) > b.Max

@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"strconv"
 	"unicode/utf8"
 
 	"sluice/internal/config"
@@ -35,8 +36,8 @@ func (k *check) headers() []header {
 		at[string(name)] = len(list)
 		list = append(list, header{string(name), text(value)})
 	}
-	if k.body() != nil {
-		list = append(list, header{partialBody, "false"})
+	if b := k.body(); len(b) > 0 {
+		list = append(list, header{partialBody, strconv.FormatBool(!k.x.Whole || len(b) < len(k.x.Content))})
 	}
 	return list
 }
@@ -57,10 +58,11 @@ func anyMatches(list []config.StringMatch, name string) bool {
 
 // body is the content that the service sees, nil for none.
 func (k *check) body() []byte {
-	if k.f.policy.Body == nil || k.f.route.NoBody || !k.x.Whole {
+	b := k.f.policy.Body
+	if b == nil || k.f.route.NoBody {
 		return nil
 	}
-	return k.x.Content
+	return k.x.Content[:min(len(k.x.Content), b.Max)]
 }
 
 // text makes UTF-8 of bytes as Envoy does: what isn't becomes an exclamation

@@ -1,7 +1,9 @@
 package extauthz
 
 import (
+	"encoding/pem"
 	"net/netip"
+	"net/url"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -65,14 +67,18 @@ func (k *check) request() []byte {
 	x := k.x
 	var context, r message
 	service := string(x.Request.Get(httpmsg.XEnvoyDownstreamServiceCluster))
-	context.bytes(1, peer(x.Record.Remote, service, principal(x.Conn.TLS, false)))
+	source := peer(x.Record.Remote, service, principal(x.Conn.TLS, false))
+	if k.f.policy.PeerCertificate {
+		source.text(5, certificate(x.Conn.TLS))
+	}
+	context.bytes(1, source)
 	context.bytes(2, peer(x.Conn.Dst, "", principal(x.Conn.TLS, true)))
 	context.bytes(4, k.attributes())
 	for key, v := range k.f.route.Context {
 		context.pair(10, key, v)
 	}
 	context.bytes(11, k.metadata())
-	if k.f.policy.TLSSession && x.Conn.TLS != nil {
+	if k.f.policy.TLSSession {
 		var session message
 		session.text(1, x.Conn.SNI)
 		context.bytes(12, session)
@@ -123,8 +129,8 @@ func (k *check) attributes() []byte {
 }
 
 // peer is AttributeContext.Peer.
-func peer(a netip.AddrPort, service, principal string) []byte {
-	var p, address, socket message
+func peer(a netip.AddrPort, service, principal string) (p message) {
+	var address, socket message
 	if a.IsValid() {
 		socket.text(2, a.Addr().Unmap().String())
 		socket.number(3, uint64(a.Port()))
@@ -134,6 +140,14 @@ func peer(a netip.AddrPort, service, principal string) []byte {
 	p.text(2, service)
 	p.text(4, principal)
 	return p
+}
+
+// certificate is the client's, in PEM and escaped for a URL.
+func certificate(t *downstream.TLS) string {
+	if t == nil || len(t.Peer) == 0 {
+		return ""
+	}
+	return url.QueryEscape(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: t.Peer[0].Raw})))
 }
 
 // principal is the first URI of a certificate, else its first DNS name, else its

@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func (k *check) askHTTP(p *config.AuthzHTTP) {
 		case ":method":
 			h.SetMethod([]byte(f.value))
 		case ":path":
-			h.SetPath([]byte(p.PathPrefix + f.value))
+			h.SetPath([]byte(cmp.Or(p.Path, p.PathPrefix+f.value)))
 		case ":authority":
 			h.SetAuthority([]byte(f.value))
 		case ":scheme", "content-length", "transfer-encoding", "connection":
@@ -34,7 +35,7 @@ func (k *check) askHTTP(p *config.AuthzHTTP) {
 		body = []byte(text(body))
 	}
 	k.f.add.Apply(h, k.x.Eval, &k.x.Edits)
-	k.call(&call.Request{Cluster: p.Cluster, Timeout: p.Timeout, Body: append([]byte(nil), body...), Head: func(o *httpmsg.Head) { o.CopyFrom(h) }},
+	k.call(&call.Request{Cluster: p.Cluster, Timeout: p.Timeout, Retries: p.Retries, Body: append([]byte(nil), body...), Head: func(o *httpmsg.Head) { o.CopyFrom(h) }},
 		func(a *call.Answer) outcome { return k.readHTTP(p, a) })
 }
 

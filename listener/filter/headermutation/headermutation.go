@@ -32,7 +32,7 @@ func (f *Filter) Decode(x *filter.Exchange, _ *filter.Slot) filter.Verdict {
 		l := &f.levels[i]
 		l.request.Apply(x.Request, x.Eval, &x.Edits)
 		if len(l.query) > 0 && len(x.Request.Path()) > 0 {
-			EditQuery(x, l.query)
+			x.Request.SetPath(route.EditQuery(x.Request.Path(), l.query, x.Eval))
 		}
 	}
 	return filter.Continue

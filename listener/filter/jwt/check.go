@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sluice/internal/config"
+	"sluice/internal/httpmsg"
 	"sluice/internal/telemetry"
 	"sluice/listener/filter"
 )
@@ -125,7 +126,7 @@ func (k *check) claim(t *token, c *config.ClaimHeader) {
 	text := headerText(v)
 	switch {
 	case text == "":
-	case !sendable(text):
+	case !httpmsg.IsValue(text):
 		k.unsent = c.Header
 	default:
 		k.x.Request.AddName(c.Header, []byte(text))
@@ -148,10 +149,4 @@ func headerText(v config.Value) string {
 		return base64.StdEncoding.EncodeToString(telemetry.AppendValue(nil, v))
 	}
 	return ""
-}
-
-// sendable reports whether text can be a header's value: a claim with a line
-// break would be a header of its own.
-func sendable(text string) bool {
-	return strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }

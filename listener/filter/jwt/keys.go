@@ -40,7 +40,7 @@ func (k *check) keys(p *provider, then func([]config.JWK, status)) {
 // keyRequest is the request for keys, as Envoy makes it.
 func keyRequest(r *config.RemoteJWKS) *call.Request {
 	return &call.Request{Cluster: r.Cluster, Forwarded: true,
-		Timeout: r.Timeout, Retries: r.Retries, Backoff: r.Backoff, MaxBackoff: r.MaxBackoff,
+		Timeout: r.Timeout, Retries: r.Retries,
 		Head: func(h *httpmsg.Head) {
 			h.SetMethod([]byte("GET"))
 			h.SetPath([]byte(r.Path))

@@ -1,4 +1,4 @@
-package headermutation
+package route
 
 import (
 	"net/url"
@@ -6,31 +6,29 @@ import (
 	"strings"
 
 	"sluice/internal/config"
-	"sluice/listener/filter"
-	"sluice/listener/route"
 )
 
 // param is a parameter as it stands in the path, and its name decoded.
 type param struct{ name, text string }
 
-// EditQuery edits the query of the request. As in Envoy the parameters come out
-// in the order of their names; their text stays as the client wrote it. It
+// EditQuery gives a path whose query is edited. As in Envoy the parameters come
+// out in the order of their names; their text stays as the client wrote it. It
 // allocates: edits of the query are rare.
-func EditQuery(x *filter.Exchange, edits []config.QueryMutation) {
-	path, query := route.SplitPath(x.Request.Path())
-	list := parse(string(query))
+func EditQuery(path []byte, edits []config.QueryMutation, eval Eval) []byte {
+	path, query := SplitPath(path)
+	list := parameters(string(query))
 	for i := range edits {
-		list = edit(list, &edits[i], x)
+		list = editParameters(list, &edits[i], eval)
 	}
 	slices.SortStableFunc(list, func(a, b param) int { return strings.Compare(a.name, b.name) })
 	out := append([]byte(nil), path...)
 	for i := range list {
 		out = append(append(out, "?&"[min(i, 1)]), list[i].text...)
 	}
-	x.Request.SetPath(out)
+	return out
 }
 
-func parse(query string) (list []param) {
+func parameters(query string) (list []param) {
 	for text := range strings.SplitSeq(query, "&") {
 		if text == "" {
 			continue
@@ -44,7 +42,7 @@ func parse(query string) (list []param) {
 	return list
 }
 
-func edit(list []param, m *config.QueryMutation, x *filter.Exchange) []param {
+func editParameters(list []param, m *config.QueryMutation, eval Eval) []param {
 	named := func(name string) func(param) bool { return func(p param) bool { return p.name == name } }
 	if m.Remove != "" {
 		return slices.DeleteFunc(list, named(m.Remove))
@@ -56,14 +54,14 @@ func edit(list []param, m *config.QueryMutation, x *filter.Exchange) []param {
 	case m.Action == config.OverwriteIfExists, m.Action == config.OverwriteOrAdd:
 		list = slices.DeleteFunc(list, named(m.Name))
 	}
-	value := x.Eval(nil, m.Value)
-	text := append(escape(nil, []byte(m.Name)), '=')
-	return append(list, param{m.Name, string(escape(text, value))})
+	value := eval(nil, m.Value)
+	text := append(escapeParameter(nil, []byte(m.Name)), '=')
+	return append(list, param{m.Name, string(escapeParameter(text, value))})
 }
 
-// escape percent-encodes what Envoy does in values, so that a value can be
+// escapeParameter percent-encodes what Envoy does in values, so that a value can be
 // nothing but one.
-func escape(dst, s []byte) []byte {
+func escapeParameter(dst, s []byte) []byte {
 	const hex = "0123456789ABCDEF"
 	for _, c := range s {
 		switch {
