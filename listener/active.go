@@ -2,6 +2,7 @@ package listener
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice/internal/config"
@@ -211,6 +212,11 @@ func (a *active) counted(stat string, by uint64) {
 	}
 }
 
+// asks says that a service is asked before there are bytes.
+func (c *chain) asks() bool {
+	return slices.ContainsFunc(c.config.Filters, func(f config.NetworkFilter) bool { _, ok := f.(*config.NetworkExtAuthz); return ok })
+}
+
 // build makes the chain's filters and terminal, at its first connection.
 func (c *chain) build(a *active) {
 	o := &a.all.opts
@@ -231,7 +237,11 @@ func (c *chain) build(a *active) {
 			for _, stat := range x.Stats() {
 				a.counted(stat, 0)
 			}
-			c.filters = append(c.filters, x)
+			if c.asks() {
+				c.filters = append(c.filters, x.Early())
+			} else {
+				c.filters = append(c.filters, x)
+			}
 		case *config.ConnectionRate:
 			stat := "local_rate_limit." + f.StatPrefix + ".rate_limited"
 			a.counted(stat, 0)

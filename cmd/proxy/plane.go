@@ -41,6 +41,7 @@ type plane struct {
 	files      *telemetry.Files
 	handshakes *tlsconn.Pool
 	clusters   *upstream.Clusters
+	calls      []*call.Caller     // by worker
 	exports    []*export.Exporter // by worker
 	http       *httpproxy.Server
 	listeners  *listener.Listeners
@@ -84,7 +85,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.clusters = upstream.New(upstream.Options{Workers: p.workers, Sets: p.sets, Handshakes: p.handshakes, Secrets: p.secret, Log: log, Keep: o.keep})
 	for i, w := range p.workers {
 		c := &call.Caller{Worker: w, Clusters: p.clusters.Local(i), Own: firstAddress(), Random: rand.NewPCG(rand.Uint64(), rand.Uint64())}
-		p.exports = append(p.exports, export.New(c))
+		p.calls, p.exports = append(p.calls, c), append(p.exports, export.New(c))
 	}
 	p.files.Stream = p.stream(o.node)
 	p.env = func(name string) string { v, _ := h.lookup(name); return v }
@@ -100,8 +101,8 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 		Workers: p.workers, Log: log, OriginalDst: redirect.OriginalDst,
 		HTTP: p.httpTerminal, TCP: tcpproxy.Options{Connect: relay.Connect(p.clusters, frame), Log: p.reports.relay.Log, Began: p.reports.relay.Began, Live: p.reports.relay.Live,
 			Report: p.reports.relay.Report, Interval: p.reports.relay.Interval},
-		Closed: p.reports.closed,
-		Count:  p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
+		Closed: p.reports.closed, Filter: p.networkFilter,
+		Count: p.reports.count, PeerFrame: frame, PeerMetadata: peerMetadata,
 		Handshakes: p.handshakes, Secrets: p.secret, DrainTime: o.drain, Gradual: o.gradual, Limit: o.limit, MaxConnections: int64(o.maxConns),
 	})
 	return p, nil

@@ -8,6 +8,7 @@ import (
 	"sluice/internal/telemetry"
 	"sluice/internal/worker"
 	"sluice/listener/downstream"
+	"sluice/listener/filter/extauthz"
 	"sluice/listener/relay"
 )
 
@@ -99,4 +100,12 @@ func (r *reporting) count(w *worker.Worker, stat string, by uint64) {
 // peerMetadata keeps what a TCP peer told of itself: msg is valid only during the call.
 func peerMetadata(d *downstream.Connection, msg []byte) {
 	d.Note().PeerMetadata = append([]byte(nil), msg...)
+}
+
+// networkFilter makes the network filters that ask clusters; nil: it does nothing.
+func (p *plane) networkFilter(w *worker.Worker, _ *config.Listener, _ *config.FilterChain, f config.NetworkFilter) downstream.Filter {
+	if x, ok := f.(*config.NetworkExtAuthz); ok {
+		return extauthz.NewNetwork(x, p.calls[w.Index()], func(stat string, by uint64) { p.reports.count(w, stat, by) })
+	}
+	return nil
 }

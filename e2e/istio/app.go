@@ -7,7 +7,11 @@ import (
 	"net/http"
 	"strconv"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authz "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
@@ -27,12 +31,38 @@ type echo struct {
 func startApp(ns *netns.Namespace, name string) (*podapp.App, error) {
 	a := &podapp.App{Name: name, Handler: echoes{name}, GRPC: grpc.NewServer()}
 	healthpb.RegisterHealthServer(a.GRPC, health.NewServer())
+	authz.RegisterAuthorizationServer(a.GRPC, gatekeeper{})
 	return a, a.Start(ns)
 }
 
-// ServeHTTP obeys ?status= and echoes the request.
+// gatekeeper is the authorization service of app c: it denies what says so.
+type gatekeeper struct{}
+
+const permission = "x-ext-authz"
+
+func (gatekeeper) Check(_ context.Context, r *authz.CheckRequest) (*authz.CheckResponse, error) {
+	out := &authz.CheckResponse{Status: &status.Status{}}
+	request, port := r.GetAttributes().GetRequest(), r.GetAttributes().GetDestination().GetAddress().GetSocketAddress().GetPortValue()
+	if request.GetHttp().GetHeaders()[permission] == "deny" || request == nil && port == 9001 {
+		out.Status.Code = int32(codes.PermissionDenied)
+		return out, nil
+	}
+	user := r.GetAttributes().GetSource().GetPrincipal()
+	out.HttpResponse = &authz.CheckResponse_OkResponse{OkResponse: &authz.OkHttpResponse{Headers: []*core.HeaderValueOption{{Header: &core.HeaderValue{Key: "x-user", Value: user}}}}}
+	return out, nil
+}
+
+// ServeHTTP obeys ?status= and echoes the request. App c is the authorization
+// service of others too.
 func (a echoes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
+	if a.name == "c" {
+		w.Header().Set("X-User", "known to c")
+		if r.Header.Get(permission) == "deny" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if s, err := strconv.Atoi(r.URL.Query().Get("status")); err == nil {
 		w.WriteHeader(s)

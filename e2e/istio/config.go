@@ -52,6 +52,25 @@ metadata: {name: default, namespace: istio-system}
 spec: {mtls: {mode: STRICT}}
 `
 
+// providersYAML has app c say who may come to others, in either language.
+const providersYAML = `extensionProviders:
+- name: authz-http
+  envoyExtAuthzHttp: {service: c.demo.svc.cluster.local, port: 80, includeRequestHeadersInCheck: [x-ext-authz], headersToUpstreamOnAllow: [x-user]}
+- name: authz-grpc
+  envoyExtAuthzGrpc: {service: c.demo.svc.cluster.local, port: 7070}
+`
+
+// customYAML has a provider asked for some requests to b.
+const customYAML = `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: b, namespace: demo}
+spec:
+  selector: {matchLabels: {app: b}}
+  action: CUSTOM
+  provider: {name: %s}
+  rules: [{to: [{operation: {paths: ["/checked*"]}}]}]
+`
+
 // routesYAML: a header goes to c, a tenth of the rest too, one path has retries
 // and another a timeout.
 const routesYAML = `apiVersion: networking.istio.io/v1

@@ -90,6 +90,7 @@ func (b *Bed) writeFiles() error {
 		return err
 	}
 	mesh := "trustDomain: cluster.local\nrootNamespace: istio-system\naccessLogFile: /dev/stdout\ndefaultConfig:\n  discoveryAddress: istiod.istio-system.svc:15012\n"
+	mesh += providersYAML
 	if !b.stock {
 		mesh += "defaultProviders:\n  metrics:\n  - prometheus\n"
 	}

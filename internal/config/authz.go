@@ -35,6 +35,19 @@ type ExtAuthzRoute struct {
 	NoBody   bool
 }
 
+// NetworkExtAuthz is envoy.filters.network.ext_authz: a gRPC service says whether
+// a connection may go on.
+type NetworkExtAuthz struct {
+	GRPC            *AuthzGRPC
+	StatPrefix      string
+	FailOpen        bool           // a check that fails lets the connection go on
+	EnabledMetadata *MetadataMatch // of dynamic metadata; nil: all are checked
+	TLSSession      bool
+	PeerCertificate bool
+}
+
+func (*NetworkExtAuthz) networkFilter() {}
+
 func (*ExtAuthz) httpPolicy()      {}
 func (*ExtAuthzRoute) httpPolicy() {}
 

@@ -8,6 +8,7 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authz "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	network "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"sluice/internal/config"
@@ -138,6 +139,24 @@ func (s scope) plainHeaders(field string, in []*core.HeaderValue) (out []config.
 			value = string(raw)
 		}
 		out = append(out, config.HeaderMutation{Name: strings.ToLower(h.GetKey()), Action: config.OverwriteOrAdd, Value: s.index(field, i).format(value)})
+	}
+	return out
+}
+
+func networkExtAuthz(s scope, t typed) config.NetworkFilter {
+	var m network.ExtAuthz
+	if !s.decode(t, &m) {
+		return nil
+	}
+	s.unsupported(m.GetBootstrapMetadataLabelsKey() != "", "bootstrap_metadata_labels_key", "labels for the service")
+	s.unsupported(m.GetSendTlsAlertOnDenial(), "send_tls_alert_on_denial", "alerts to those who are refused")
+	s.unsupported(len(m.GetMetadataContextNamespaces())+len(m.GetTypedMetadataContextNamespaces()) > 0, "metadata_context_namespaces", "metadata for the service")
+	s.unsupported(m.GetShadowMode(), "shadow_mode", "checks without effect")
+	out := &config.NetworkExtAuthz{GRPC: s.at("grpc_service").authzGRPC(m.GetGrpcService()), StatPrefix: m.GetStatPrefix(), FailOpen: m.GetFailureModeAllow(),
+		TLSSession: m.GetIncludeTlsSession(), PeerCertificate: m.GetIncludePeerCertificate()}
+	if x := m.GetFilterEnabledMetadata(); x != nil {
+		v := s.at("filter_enabled_metadata").metadataMatch(x)
+		out.EnabledMetadata = &v
 	}
 	return out
 }

@@ -20,7 +20,6 @@ import (
 // resources it costs. A refusal of anything else fails the test, and so does an
 // entry that refuses nothing any more.
 var notYet = []string{
-	"envoy.extensions.filters.network.ext_authz.v3.ExtAuthz",
 	"envoy.extensions.filters.http.lua.v3.Lua",
 	"envoy.extensions.filters.http.wasm.v3.Wasm",
 	"envoy.extensions.filters.http.dynamic_forward_proxy.v3.FilterConfig",

@@ -51,6 +51,7 @@ func Default() *Registry {
 			"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy":                            tcpProxy,
 			"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": connectionManager,
 			"envoy.extensions.filters.network.rbac.v3.RBAC":                                     networkRBAC,
+			"envoy.extensions.filters.network.ext_authz.v3.ExtAuthz":                            networkExtAuthz,
 			"envoy.extensions.filters.network.echo.v3.Echo":                                     echoFilter,
 			"envoy.extensions.filters.network.direct_response.v3.Config":                        directResponse,
 			"envoy.extensions.filters.network.sni_cluster.v3.SniCluster":                        sniCluster,
@@ -165,7 +166,6 @@ func ignored() map[string]string {
 
 func unsupported() map[string]string {
 	return map[string]string{
-		"envoy.extensions.filters.network.ext_authz.v3.ExtAuthz":                     "external authorization of TCP",
 		"envoy.extensions.filters.http.lua.v3.Lua":                                   "Lua",
 		"envoy.extensions.filters.http.lua.v3.LuaPerRoute":                           "Lua by route",
 		"envoy.extensions.filters.http.wasm.v3.Wasm":                                 "Wasm",

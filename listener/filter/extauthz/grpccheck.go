@@ -18,20 +18,27 @@ import (
 const method = "/envoy.service.auth.v3.Authorization/Check"
 
 func (k *check) askGRPC(p *config.AuthzGRPC) {
-	r := call.Unary(p.Cluster, p.Authority, method, k.request(), p.Timeout)
+	k.call(unary(p, k.request(), func(h *httpmsg.Head) { k.f.add.Apply(h, k.x.Eval, &k.x.Edits) }), readGRPC)
+}
+
+// unary is the call with a CheckRequest; add writes its initial metadata.
+func unary(p *config.AuthzGRPC, request []byte, add func(h *httpmsg.Head)) *call.Request {
+	r := call.Unary(p.Cluster, p.Authority, method, request, p.Timeout)
 	own, extra := r.Head, &httpmsg.Head{}
-	k.f.add.Apply(extra, k.x.Eval, &k.x.Edits)
+	add(extra)
 	r.Head = func(h *httpmsg.Head) {
 		own(h)
 		each(extra, func(name, value string) { h.AddName(name, []byte(value)) })
 	}
-	k.call(r, func(a *call.Answer) outcome {
-		m, status, _ := a.Message()
-		if status != 0 {
-			return outcome{kind: failed}
-		}
-		return readVerdict(m)
-	})
+	return r
+}
+
+func readGRPC(a *call.Answer) outcome {
+	m, status, _ := a.Message()
+	if status != 0 {
+		return outcome{kind: failed}
+	}
+	return readVerdict(m)
 }
 
 // message writes the fields of a protobuf message.
@@ -67,25 +74,34 @@ func (k *check) request() []byte {
 	x := k.x
 	var context, r message
 	service := string(x.Request.Get(httpmsg.XEnvoyDownstreamServiceCluster))
-	source := peer(x.Record.Remote, service, principal(x.Conn.TLS, false))
-	if k.f.policy.PeerCertificate {
-		source.text(5, certificate(x.Conn.TLS))
-	}
-	context.bytes(1, source)
-	context.bytes(2, peer(x.Conn.Dst, "", principal(x.Conn.TLS, true)))
+	context.ends(x.Conn, x.Record.Remote, service, k.f.policy.PeerCertificate)
 	context.bytes(4, k.attributes())
 	for key, v := range k.f.route.Context {
 		context.pair(10, key, v)
 	}
 	context.bytes(11, k.metadata())
 	if k.f.policy.TLSSession {
-		var session message
-		session.text(1, x.Conn.SNI)
-		context.bytes(12, session)
+		context.session(x.Conn)
 	}
 	context.bytes(13, nil) // of the route: always there, as Envoy's
 	r.bytes(1, context)
 	return r
+}
+
+// ends are the two of a connection: source and destination of an AttributeContext.
+func (m *message) ends(c *downstream.Connection, client netip.AddrPort, service string, certified bool) {
+	source := peer(client, service, principal(c.TLS, false))
+	if certified {
+		source.text(5, certificate(c.TLS))
+	}
+	m.bytes(1, source)
+	m.bytes(2, peer(c.Dst, "", principal(c.TLS, true)))
+}
+
+func (m *message) session(c *downstream.Connection) {
+	var s message
+	s.text(1, c.SNI)
+	m.bytes(12, s)
 }
 
 // metadata is core.Metadata of the name spaces that the service may see.

@@ -43,6 +43,21 @@ func (f *Filter) Stats() []string {
 	return []string{f.allowed, f.denied, f.shadowAllowed, f.shadowDenied}
 }
 
+// Early is the filter for a chain whose later filters go by what shadow rules say
+// before there are bytes: these are asked at once.
+func (f *Filter) Early() downstream.Filter { return early{f} }
+
+type early struct{ *Filter }
+
+// Admit implements downstream.Filter.
+func (e early) Admit(c *downstream.Connection, next func()) downstream.Admission {
+	if e.shadow == nil || e.rules != nil {
+		return e.Filter.Admit(c, next)
+	}
+	e.decide(c)
+	return downstream.Pass
+}
+
 // Admit implements downstream.Filter: the word is given at the first bytes.
 func (f *Filter) Admit(c *downstream.Connection, _ func()) downstream.Admission {
 	c.AddGuard(f.decide)
