@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -154,16 +155,29 @@ func (p *proxy) anonymous() int {
 	return 0
 }
 
-// waited is how long threads of the process were ready to run and didn't.
-func (p *proxy) waited() (sum time.Duration) {
+// waited is how long the worker was ready to run and didn't: its thread, which is
+// the one that ran most, and the machine as a whole while its host ran others.
+func (p *proxy) waited() (d time.Duration) {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	var most time.Duration
 	for _, path := range tasks {
 		text, _ := os.ReadFile(path) // a thread may have ended
 		var ran, waited time.Duration
 		fmt.Sscan(string(text), &ran, &waited)
-		sum += waited
+		if ran > most {
+			most, d = ran, waited
+		}
 	}
-	return sum
+	return d + stolen()/time.Duration(runtime.NumCPU())
+}
+
+// stolen is the time of all processors that the host of a virtual machine gave to
+// others.
+func stolen() time.Duration {
+	text, _ := os.ReadFile("/proc/stat")
+	var user, nice, system, idle, wait, irq, soft, steal time.Duration
+	fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal)
+	return steal * 10 * time.Millisecond // of USER_HZ
 }
 
 func cutTrim(line, sep string) (before, after string, ok bool) {

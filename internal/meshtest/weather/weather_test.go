@@ -20,9 +20,9 @@ const (
 	// slack is how much later an answer may come, beside twice as late: so much is
 	// a time slice of somebody else.
 	slack = 5 * time.Millisecond
-	// tooBusy is the share of the time that a proxy may wait for a processor and
-	// still be blamed for what is late.
-	tooBusy = .25
+	// tooBusy is the share of the time that a worker may wait for a processor and
+	// still be blamed for what is late. On a machine at rest it is .02 to .07.
+	tooBusy = .1
 	// afterLimit is what may be left, beside a quarter of the peak.
 	afterLimit = 8 << 20
 )
@@ -35,7 +35,7 @@ type figures struct {
 	stalls            int           // turns that were long by the clock
 	quiet, weather    time.Duration // p99 of the neighbour
 	beside            time.Duration // p99 through the other proxy, at the same time
-	waited            float64       // share of the time that the proxy was ready to run and didn't
+	waited            float64       // share of the time that the worker was ready to run and didn't
 	facts             facts
 	unborn            error    // the weather was never all there
 	rival             *figures // Envoy's in the same; nil: not measured
