@@ -94,7 +94,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.reports = newReporting(p, node, p.env)
 	filters := &chain.Builder{Node: node, Workers: o.workers, Cluster: o.node.Cluster, Failing: p.failing}
 	p.http = httpproxy.New(httpproxy.Options{
-		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, Exports: p.exports, LocalAddress: firstAddress(),
+		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, Exports: p.exports, LocalAddress: firstAddress(), Tracer: p.tracers(&o),
 		Filters: filters.Build, Env: p.env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
 	})
 	p.listeners = listener.New(listener.Options{

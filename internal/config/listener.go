@@ -442,6 +442,7 @@ type ZipkinTracer struct {
 	TraceID128          bool
 	SharedSpanContext   bool
 	W3C                 bool
+	Split               bool // split_spans_for_request
 }
 
 // OTelTracer sends spans by OTLP.

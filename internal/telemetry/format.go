@@ -24,6 +24,13 @@ func NewFormatter(env func(string) string) *Formatter {
 	return &Formatter{Hostname: name, Env: env}
 }
 
+func (w *Formatter) environment(name string) string {
+	if w.Env == nil {
+		return ""
+	}
+	return w.Env(name)
+}
+
 // kind is the type of an operator's value.
 type kind uint8
 

@@ -80,6 +80,7 @@ type Writer struct {
 	Format  *Formatter
 	line    []byte
 	scratch []byte // of expressions
+	tags    spanTags
 }
 
 // Emit writes r to every logger of l that wants it; a nil l is none.
@@ -140,7 +141,7 @@ func (w *Writer) Passes(f *config.LogFilter, r *Record) bool {
 	case config.LogNotHealthCheck:
 		return !r.HealthCheck
 	case config.LogTraceable:
-		return r.Sampled
+		return r.Sampled && !r.HealthCheck
 	case config.LogRuntime:
 		return r.random() < uint64(f.Percent.PerMillion)
 	case config.LogHeader:

@@ -51,10 +51,8 @@ func (w *Formatter) op(dst []byte, it *config.FormatItem, r *Record) ([]byte, ki
 	case "HOSTNAME":
 		return str(dst, w.Hostname)
 	case "ENVIRONMENT":
-		if w.Env != nil {
-			if v := w.Env(it.Arg); v != "" {
-				return str(dst, v)
-			}
+		if v := w.environment(it.Arg); v != "" {
+			return str(dst, v)
 		}
 		return append(dst, '-'), text // a constant to Envoy, never a missing value
 	case "GRPC_STATUS", "GRPC_STATUS_NUMBER":

@@ -76,6 +76,7 @@ func (r *request) decorateRequest() {
 		r.head.SetString(httpmsg.XEnvoyDecoratorOperation, op)
 	case !outbound:
 		r.overridden = r.head.Has(httpmsg.XEnvoyDecoratorOperation)
+		r.nameSpan(&r.head)
 		r.head.Del(httpmsg.XEnvoyDecoratorOperation)
 	}
 }
@@ -86,6 +87,7 @@ func (r *request) decorateResponse() {
 	switch {
 	case !on:
 	case outbound:
+		r.nameSpan(&r.resp)
 		r.resp.Del(httpmsg.XEnvoyDecoratorOperation)
 	case op != "" && !r.overridden:
 		r.resp.SetString(httpmsg.XEnvoyDecoratorOperation, op)

@@ -36,6 +36,8 @@ type Options struct {
 	// Filters builds the runtime of one HTTP filter; nil means the filter does
 	// nothing on the data path.
 	Filters func(f *config.HTTPFilter, hcm *config.HTTPConnectionManager, l *config.Listener) (filter.HTTP, error)
+	// Tracer makes what a tracing section reports its spans to; nil result: nothing.
+	Tracer func(*config.Tracing) *telemetry.Tracer
 	// LocalAddress is this machine's address, which x-forwarded-for names when
 	// the client is on a loopback address.
 	LocalAddress netip.Addr
@@ -110,6 +112,8 @@ type Proxy struct {
 	chain    *chain
 	found    *discovered // nil: no filter is discovered
 	logs     *telemetry.Log
+	zipkin   *config.ZipkinTracer // nil: no spans
+	tracer   *telemetry.Tracer
 	h1       []*h1.Options
 	h2       []*h2.Options
 	groups   []*telemetry.Group
@@ -148,6 +152,7 @@ func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, fo
 	}
 	logs, logErr := s.opts.Files.Compile(m.AccessLogs)
 	p.logs = logs
+	p.traceTo(m.Tracing)
 	var err error
 	if p.chain, err = p.build(m.Filters, nil); err != nil {
 		return nil, err

@@ -73,7 +73,8 @@ type request struct {
 	follows                    int  // internal redirects so far
 	hops                       []hop
 	altTimeout                 bool
-	overridden                 bool      // the client named the operation
+	overridden                 bool // the client named the operation
+	span                       telemetry.Span
 	newCookies                 []string  // for the response, by hash policies
 	shadows                    []*shadow // while the request isn't whole
 	numbers                    [20]byte
@@ -159,6 +160,7 @@ func (r *request) clear() {
 	r.newCookies, r.hops = r.newCookies[:0], r.hops[:0]
 	r.plan.clear()
 	r.overridden, r.upgrading = false, false
+	r.span = telemetry.Span{}
 	r.limits = limits{}
 	r.up.clear()
 	r.over = true // until begin: an engine that calls late changes nothing

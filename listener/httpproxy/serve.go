@@ -42,6 +42,7 @@ func (r *request) OnHead(h *httpmsg.Head, end bool) {
 	}
 	r.sanitize()
 	r.findRoute()
+	r.trace()
 	if !r.upgradable() {
 		return
 	}
@@ -223,6 +224,7 @@ func (r *request) edit(a *config.RouteAction) {
 		m.Apply(&r.head, r.eval, &r.edits)
 	}
 	r.local.bufA = r.route.Rewrite(&r.head, r.weighted, keep, r.evalText, r.local.bufA)
+	r.propagate()
 }
 
 // try picks a host and asks for a stream; the answer comes to r.up.
@@ -389,6 +391,7 @@ func (r *request) emit() {
 		}
 	}
 	r.log("DownstreamEnd")
+	r.report()
 }
 
 // log writes the record as it is now, as a record of a kind.

@@ -58,6 +58,10 @@ const (
 	rq3xx
 	rq4xx
 	rq5xx
+	tracingRandom
+	tracingForced
+	tracingClient
+	tracingNot
 	numStats
 )
 
@@ -79,6 +83,7 @@ func httpStats() []telemetry.Stat {
 		"passthrough_internal_redirect_unsafe_scheme", "passthrough_internal_redirect_bad_location",
 		"passthrough_internal_redirect_predicate", "downstream_rq_1xx", "downstream_rq_2xx", "downstream_rq_3xx", "downstream_rq_4xx",
 		"downstream_rq_5xx",
+		"tracing.random_sampling", "tracing.service_forced", "tracing.client_enabled", "tracing.not_traceable",
 	} {
 		s[i] = telemetry.Stat{Name: name, Gauge: i == cxActive || i == rqActive || i == cxHTTP1Active || i == cxHTTP2Active || i == cxUpgradesActive}
 	}

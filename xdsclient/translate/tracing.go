@@ -58,7 +58,8 @@ func zipkin(s scope, t typed) config.TracerProvider {
 	out := &config.ZipkinTracer{
 		Cluster: m.GetCollectorCluster(), Path: m.GetCollectorEndpoint(), Host: m.GetCollectorHostname(),
 		TraceID128: m.GetTraceId_128Bit(), SharedSpanContext: boolean(m.GetSharedSpanContext(), true),
-		W3C: m.GetTraceContextOption() == trace.ZipkinConfig_USE_B3_WITH_W3C_PROPAGATION,
+		Split: m.GetSplitSpansForRequest(),
+		W3C:   m.GetTraceContextOption() == trace.ZipkinConfig_USE_B3_WITH_W3C_PROPAGATION,
 	}
 	s.unsupported(m.GetCollectorEndpointVersion() == trace.ZipkinConfig_HTTP_PROTO, "collector_endpoint_version", "HTTP_PROTO; use HTTP_JSON")
 	if h := m.GetCollectorService().GetHttpUri(); h != nil {

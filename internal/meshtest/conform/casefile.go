@@ -24,6 +24,7 @@ type caseFile struct {
 	Observe observeSpec `yaml:"observe"`
 	Ignore  []string    `yaml:"ignore"`
 	Mask    [][2]string `yaml:"mask"`
+	IDs     bool        `yaml:"ids"` // those of traces are numbered
 	LimitS  float64     `yaml:"limit_s"`
 	Args    []string    `yaml:"args"`
 

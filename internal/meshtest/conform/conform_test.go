@@ -16,7 +16,7 @@ import (
 const (
 	casesRoot    = "testdata/cases"
 	defaultAreas = "smoke tcp tls chains xds h1 h2 grpc routing timeouts retries"
-	moreAreas    = "upstream rbac jwt filters admin logs"
+	moreAreas    = "upstream rbac jwt filters admin logs tracing"
 )
 
 var (

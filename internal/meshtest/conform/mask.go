@@ -16,8 +16,6 @@ func maskedHeader(name, value string) string {
 		return "<date>"
 	case "x-envoy-upstream-service-time":
 		return "<ms>"
-	case "traceparent", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid":
-		return "<trace>"
 	case "x-envoy-expected-rq-timeout-ms":
 		return rounded(value)
 	}

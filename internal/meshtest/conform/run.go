@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 const (
@@ -45,6 +47,7 @@ type run struct {
 	ports    map[string]int
 	folder   string
 	mask     *masker
+	ids      ids
 	deadline time.Time
 	proxy    *process
 	backends map[string]*backend
@@ -110,6 +113,14 @@ func (r *run) prepare(s setup, block *portBlock) error {
 	if r.mask, err = newMasker(r.ports, r.folder, r.file.Mask); err != nil {
 		return err
 	}
+	r.ids = ids{numbers: map[string]int{}}
+	for _, n := range []*yaml.Node{&r.file.Steps, &r.file.Backends} {
+		text, err := yaml.Marshal(n)
+		if err != nil {
+			return err
+		}
+		r.ids.authored += string(text)
+	}
 	if s.mutate != nil {
 		r.placed.bootstrap = s.mutate(r.placed.bootstrap)
 	}
@@ -152,7 +163,11 @@ func (r *run) whole(ctx context.Context, s setup) (value object, problems []stri
 		return nil, nil, err
 	}
 	value, problems, err = r.played(ctx)
-	masked, _ := r.mask.value(value).(object)
+	shown := r.mask.value(value)
+	if r.file.IDs {
+		shown = r.ids.number(shown)
+	}
+	masked, _ := shown.(object)
 	return masked, problems, err
 }
 
@@ -241,10 +256,20 @@ func (r *run) seenBy(b *backend) []any {
 	if sideBySide || how == "sorted" || how == "flat" {
 		path := "upstreams." + b.name + ".0"
 		slices.SortStableFunc(conns, func(x, y any) int {
-			return strings.Compare(dumped(pruned(x, r.ignore, path)), dumped(pruned(y, r.ignore, path)))
+			return strings.Compare(r.content(x, path), r.content(y, path))
 		})
 	}
 	return conns
+}
+
+// content is what to sort by: without what is ignored, and without numbers of
+// identifiers.
+func (r *run) content(v any, path string) string {
+	s := dumped(pruned(v, r.ignore, path))
+	if r.file.IDs {
+		s = r.ids.without(s)
+	}
+	return s
 }
 
 // logLines are the lines of the access logs. It waits for as many as expected, or
