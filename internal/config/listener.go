@@ -448,9 +448,13 @@ type ZipkinTracer struct {
 // OTelTracer sends spans by OTLP.
 type OTelTracer struct {
 	Cluster     string
+	Authority   string // "" with gRPC: the cluster's name
 	HTTPPath    string // "" means gRPC
-	HTTPHost    string
+	Headers     [][2]string
 	ServiceName string
+	Attributes  [][2]string // of the resource
+	Environment bool        // OTEL_RESOURCE_ATTRIBUTES has more of them
+	AlwaysOn    bool        // the caller's decision doesn't count
 	Timeout     time.Duration
 }
 

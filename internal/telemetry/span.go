@@ -14,7 +14,7 @@ type Span struct {
 	High, Low  uint64 // of the trace; High is 0 where identifiers have 64 bits
 	ID, Parent uint64 // Parent is 0 at the root
 	Sampled    bool   // it is reported
-	Shared     bool   // ID is the caller's too
+	Shared     bool   // ID is the caller's too, if there is one
 	Server     bool   // traffic arrives here
 	Name       string // that a peer gave it; "" when none did
 	Decorated  string // by the route
@@ -22,10 +22,11 @@ type Span struct {
 
 // Tracer is where spans of a connection manager go. It is immutable.
 type Tracer struct {
-	Config        *config.Tracing
-	Service, Node string     // cluster and id of this proxy's node
-	Address       netip.Addr // of this machine
-	Send          Send
+	Config     *config.Tracing
+	Service    string     // this proxy's cluster
+	Node, Zone string     // its identifier and place
+	Address    netip.Addr // of this machine
+	Send       Send
 }
 
 // Span reports s, the span of r; byRoute are tags of the request's route.
@@ -39,8 +40,24 @@ func (w *Writer) Span(t *Tracer, s *Span, r *Record, byRoute []config.CustomTag)
 			g.custom(w.Format, &list[i], r)
 		}
 	}
-	w.line = w.zipkin(w.line[:0], t, s, r)
+	if _, ok := t.Config.Provider.(*config.OTelTracer); ok {
+		w.line = w.otelSpan(w.line[:0], t, s, r)
+	} else {
+		w.line = w.zipkin(w.line[:0], t, s, r)
+	}
 	t.Send(w.Worker, w.line)
+}
+
+// nameSpan puts the name that a span was given into scratch: by the tracing
+// section, by a peer or by its route. It is false where nobody did.
+func (w *Writer) nameSpan(t *Tracer, s *Span, r *Record) bool {
+	if f := t.Config.OperationName; f != nil {
+		w.scratch = w.Format.Text(w.scratch[:0], f, r)
+		return true
+	}
+	name := cmp.Or(s.Name, s.Decorated)
+	w.scratch = append(w.scratch[:0], name...)
+	return name != ""
 }
 
 // spanTags are the tags of one span, in one piece of memory: the value of key i
@@ -89,6 +106,7 @@ func (g *spanTags) replaced(i int) bool {
 func (g *spanTags) downstream(t *Tracer, r *Record) {
 	h := r.Request
 	g.string("node_id", t.Node)
+	g.string("zone", t.Zone)
 	g.header("guid:x-request-id", h, httpmsg.XRequestID, "")
 	g.header("guid:x-client-trace-id", h, httpmsg.XClientTraceID, "")
 	g.url(h, t.Config.MaxPathLen)

@@ -18,7 +18,11 @@ func (w *Writer) zipkin(dst []byte, t *Tracer, s *Span, r *Record) []byte {
 		kind, last = "SERVER", "ss"
 	}
 	dst = append(append(append(dst, `","kind":"`...), kind...), `","name":`...)
-	dst = w.spanName(dst, t, s, r)
+	if w.nameSpan(t, s, r) {
+		dst = appendQuoted(dst, w.scratch)
+	} else {
+		dst = appendQuoted(dst, r.Request.Authority())
+	}
 	dst = strconv.AppendInt(append(dst, `,"timestamp":`...), r.Wall.UnixMicro(), 10)
 	dst = strconv.AppendInt(append(dst, `,"duration":`...), max(1, (r.End-r.Start)/1e3), 10)
 	if s.Shared {
@@ -40,21 +44,6 @@ func ZipkinList(entries []byte) []byte {
 	dst = append(dst, entries...)
 	dst[len(dst)-1] = ']' // for the last comma
 	return dst
-}
-
-// spanName is, as a JSON string: what tracing is configured to call the request,
-// what a peer did, what its route says, or the host.
-func (w *Writer) spanName(dst []byte, t *Tracer, s *Span, r *Record) []byte {
-	switch {
-	case t.Config.OperationName != nil:
-		w.scratch = w.Format.Text(w.scratch[:0], t.Config.OperationName, r)
-		return appendQuoted(dst, w.scratch)
-	case s.Name != "":
-		return appendQuoted(dst, s.Name)
-	case s.Decorated != "":
-		return appendQuoted(dst, s.Decorated)
-	}
-	return appendQuoted(dst, r.Request.Authority())
 }
 
 func (t *Tracer) zipkinEndpoint(dst []byte) []byte {
@@ -100,7 +89,7 @@ func (g *spanTags) json(dst []byte) []byte {
 	for i, key := range g.keys {
 		value := g.text[begin:g.ends[i]]
 		begin = g.ends[i]
-		if g.replaced(i) {
+		if len(value) == 0 || g.replaced(i) {
 			continue
 		}
 		if n++; n > 1 {

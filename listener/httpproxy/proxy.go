@@ -112,8 +112,7 @@ type Proxy struct {
 	chain    *chain
 	found    *discovered // nil: no filter is discovered
 	logs     *telemetry.Log
-	zipkin   *config.ZipkinTracer // nil: no spans
-	tracer   *telemetry.Tracer
+	tracer   *telemetry.Tracer // nil: no spans
 	h1       []*h1.Options
 	h2       []*h2.Options
 	groups   []*telemetry.Group
@@ -152,7 +151,9 @@ func (s *Server) buildAt(m *config.HTTPConnectionManager, l *config.Listener, fo
 	}
 	logs, logErr := s.opts.Files.Compile(m.AccessLogs)
 	p.logs = logs
-	p.traceTo(m.Tracing)
+	if m.Tracing != nil && s.opts.Tracer != nil {
+		p.tracer = s.opts.Tracer(m.Tracing)
+	}
 	var err error
 	if p.chain, err = p.build(m.Filters, nil); err != nil {
 		return nil, err

@@ -18,20 +18,6 @@ const (
 	lengthOfUUID = 36
 )
 
-// traceTo prepares a connection manager for its tracing section.
-func (p *Proxy) traceTo(t *config.Tracing) {
-	if t == nil || p.server.opts.Tracer == nil {
-		return
-	}
-	z, ok := t.Provider.(*config.ZipkinTracer)
-	if !ok {
-		return
-	}
-	if p.tracer = p.server.opts.Tracer(t); p.tracer != nil {
-		p.zipkin = z
-	}
-}
-
 // trace decides whether the request is traced, says so in its x-request-id, and
 // begins its span.
 func (r *request) trace() {
@@ -52,8 +38,16 @@ func (r *request) trace() {
 	default:
 		v[tracingNot]++
 	}
-	if r.proxy.zipkin != nil {
-		r.beginSpan(r.proxy.zipkin)
+	if r.proxy.tracer == nil {
+		return
+	}
+	switch p := t.Provider.(type) {
+	case *config.ZipkinTracer:
+		if c, ok := zipkinContext(&r.head, p); ok {
+			r.beginSpan(c, p)
+		}
+	case *config.OTelTracer:
+		r.beginSpan(otelContext(&r.head, p, r.rec.Sampled), otelIDs)
 	}
 }
 
@@ -134,30 +128,44 @@ func (r *request) packReason(reason byte) {
 	r.head.Set(httpmsg.XRequestID, l.bufC)
 }
 
-// beginSpan makes the request's span: a child of the one that its headers tell
-// of, which also says whether it is reported, or the root of a new trace.
-// Headers that can't be read leave it without one.
-func (r *request) beginSpan(z *config.ZipkinTracer) {
-	c, ok := readB3(&r.head)
-	if !ok {
-		return
+// otelIDs are the options of identifiers that OpenTelemetry has.
+var otelIDs = &config.ZipkinTracer{TraceID128: true}
+
+// zipkinContext is what a Zipkin tracer reads. It isn't ok where the headers can't
+// be read: there is no span then.
+func zipkinContext(h *httpmsg.Head, z *config.ZipkinTracer) (c traceContext, ok bool) {
+	c, ok = readB3(h)
+	if ok && !c.found && z.W3C {
+		c = readTraceparent(h, c)
 	}
-	if !c.found && z.W3C {
-		c = readTraceparent(&r.head, c)
-	}
+	return c, ok
+}
+
+// otelContext is what an OpenTelemetry tracer reads. A caller's decision counts
+// only for what is sampled here, and with the always-on sampler not even there.
+func otelContext(h *httpmsg.Head, t *config.OTelTracer, sampled bool) traceContext {
+	c := readTraceparent(h, traceContext{})
+	c.decided = c.decided && sampled && !t.AlwaysOn
+	return c
+}
+
+// beginSpan makes the request's span: a child of the one that c tells of, or the
+// root of a new trace.
+func (r *request) beginSpan(c traceContext, ids *config.ZipkinTracer) {
 	s := &r.span
-	s.Server = z.Split || r.proxy.listener == nil || r.proxy.listener.Direction != config.Outbound
-	switch rnd := r.local.rnd; {
+	s.Server = ids.Split || r.proxy.listener == nil || r.proxy.listener.Direction != config.Outbound
+	s.Shared = s.Server && ids.SharedSpanContext
+	switch {
 	case !c.found:
-		s.Low = rnd.Uint64() | 1 // 0 is no identifier
+		s.Low = r.local.identifier()
 		s.ID = s.Low
-		if z.TraceID128 {
-			s.High = rnd.Uint64() | 1
+		if ids.TraceID128 {
+			s.High = r.local.identifier()
 		}
-	case s.Server && z.SharedSpanContext:
-		s.High, s.Low, s.ID, s.Parent, s.Shared = c.high, c.low, c.span, c.parent, true
+	case s.Shared:
+		s.High, s.Low, s.ID, s.Parent = c.high, c.low, c.span, c.parent
 	default:
-		s.High, s.Low, s.ID, s.Parent = c.high, c.low, rnd.Uint64()|1, c.span
+		s.High, s.Low, s.ID, s.Parent = c.high, c.low, r.local.identifier(), c.span
 	}
 	s.Sampled = r.rec.Sampled
 	if c.decided {
@@ -172,31 +180,73 @@ func (r *request) beginSpan(z *config.ZipkinTracer) {
 	r.rec.TraceID, r.rec.SpanID = all[:n], all[n:]
 }
 
+// identifier is of a trace or span: 0 is none.
+func (l *local) identifier() uint64 {
+	for {
+		if n := l.rnd.Uint64(); n != 0 {
+			return n
+		}
+	}
+}
+
 // propagate tells the upstream of the span.
 func (r *request) propagate() {
-	s := &r.span
-	if s.ID == 0 {
+	if r.span.ID == 0 {
 		return
 	}
-	h, sampled := &r.head, "0"
-	if s.Sampled {
-		sampled = "1"
+	z, _ := r.proxy.config.Tracing.Provider.(*config.ZipkinTracer)
+	switch {
+	case z == nil:
+	case r.head.Has(httpmsg.B3): // Envoy answers in the form that it was told in
+		r.sendSingleB3()
+	default:
+		r.sendB3()
 	}
+	if z == nil || z.W3C {
+		r.sendTraceparent()
+	}
+	if z == nil && !r.head.Has(httpmsg.Tracestate) {
+		r.head.SetString(httpmsg.Tracestate, "") // as Envoy does
+	}
+}
+
+func (r *request) sendB3() {
+	s, h := &r.span, &r.head
 	h.SetString(httpmsg.XB3TraceID, r.rec.TraceID)
 	h.SetString(httpmsg.XB3SpanID, r.rec.SpanID)
 	if s.Parent != 0 {
 		r.local.bufC = telemetry.AppendSpanID(r.local.bufC[:0], s.Parent)
 		h.Set(httpmsg.XB3ParentSpanID, r.local.bufC)
 	}
-	h.SetString(httpmsg.XB3Sampled, sampled)
-	if !r.proxy.zipkin.W3C {
-		return
+	h.SetString(httpmsg.XB3Sampled, flagOf(s))
+}
+
+func (r *request) sendSingleB3() {
+	s := &r.span
+	b := append(append(r.local.bufC[:0], r.rec.TraceID...), '-')
+	b = append(append(b, r.rec.SpanID...), '-')
+	b = append(b, flagOf(s)...)
+	if s.Parent != 0 {
+		b = telemetry.AppendSpanID(append(b, '-'), s.Parent)
 	}
+	r.local.bufC = b
+	r.head.Set(httpmsg.B3, b)
+}
+
+func (r *request) sendTraceparent() {
+	s := &r.span
 	b := append(r.local.bufC[:0], "00-"...)
-	b = append(telemetry.AppendSpanID(b, s.High), r.rec.TraceID[len(r.rec.TraceID)-16:]...)
+	b = telemetry.AppendSpanID(telemetry.AppendSpanID(b, s.High), s.Low)
 	b = append(append(append(b, '-'), r.rec.SpanID...), "-0"...)
-	r.local.bufC = append(b, sampled...)
-	h.Set(httpmsg.Traceparent, r.local.bufC)
+	r.local.bufC = append(b, flagOf(s)...)
+	r.head.Set(httpmsg.Traceparent, r.local.bufC)
+}
+
+func flagOf(s *telemetry.Span) string {
+	if s.Sampled {
+		return "1"
+	}
+	return "0"
 }
 
 // nameSpan takes the operation that a peer gave in its head.

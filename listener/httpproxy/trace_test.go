@@ -74,7 +74,10 @@ func TestTraceparent(t *testing.T) {
 	}{
 		{"sampled", "00-" + trace32 + "-" + span + "-01", traceContext{high: traceHigh, low: traceLow, span: callerID, found: true, decided: true, sampled: true}},
 		{"not sampled", "00-" + trace32 + "-" + span + "-00", traceContext{high: traceHigh, low: traceLow, span: callerID, found: true, decided: true}},
-		{"another version is none", "01-" + trace32 + "-" + span + "-01", none},
+		{"a later version is read as far as it is known", "01-" + trace32 + "-" + span + "-00-more", traceContext{high: traceHigh, low: traceLow, span: callerID, found: true, decided: true}},
+		{"this version has no more", "00-" + trace32 + "-" + span + "-00-more", none},
+		{"a later version is divided", "01-" + trace32 + "-" + span + "-001", none},
+		{"ff is no version", "ff-" + trace32 + "-" + span + "-01", none},
 		{"a trace of zeros is none", "00-00000000000000000000000000000000-" + span + "-01", none},
 		{"what breaks off is none", "00-" + trace32 + "-" + span, none},
 		{"what isn't hexadecimal is none", "00-" + trace32 + "-" + span + "-0x", none},

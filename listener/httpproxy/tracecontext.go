@@ -53,13 +53,19 @@ func readSingleB3(b []byte) (c traceContext, ok bool) {
 	return c, ok
 }
 
-// readTraceparent adds the span of a W3C traceparent to c, if it has a good one.
+// readTraceparent gives the span of a W3C traceparent, or c if it has no good one.
+// Of a later version the part that this one knows counts (Trace Context, "Versioning
+// of traceparent").
 func readTraceparent(h *httpmsg.Head, c traceContext) traceContext {
 	p := h.Get(httpmsg.Traceparent)
-	if len(p) != 55 || p[2] != '-' || p[35] != '-' || p[52] != '-' || string(p[:2]) != "00" {
+	if len(p) < 55 || p[2] != '-' || p[35] != '-' || p[52] != '-' {
 		return c
 	}
-	flags, err := strconv.ParseUint(string(p[53:]), 16, 8)
+	version, err := strconv.ParseUint(string(p[:2]), 16, 8)
+	if err != nil || version == 0xff || len(p) > 55 && (version == 0 || p[55] != '-') {
+		return c
+	}
+	flags, err := strconv.ParseUint(string(p[53:55]), 16, 8)
 	w := traceContext{found: true, decided: true, sampled: flags&1 != 0}
 	if err != nil || !w.trace(p[3:35]) || !identifier(&w.span, p[36:52]) {
 		return c

@@ -146,13 +146,12 @@ func routeFilterTable() map[string]func(scope, typed) config.HTTPPolicy {
 // idle lists what is checked and accepted but not carried out yet: it reports on
 // traffic, and refusing it would stop the traffic.
 func idle() map[string]string {
-	const spans = "no spans are made; trace headers pass through and sampling is decided"
 	return map[string]string{
-		"envoy.config.trace.v3.OpenTelemetryConfig": spans,
-		"tracing.spawn_upstream_span":               "tries have no spans of their own, also in `upstream_operation`",
-		"hedge_policy.hedge_on_per_try_timeout":     "a try that is late is given up, and the next begins",
-		"layered_runtime: rtds_layer":               "its keys are not asked for; static layers count",
-		"stats_config.histogram_bucket_settings":    "histograms have Istio's buckets",
+		"resource_detectors, but Environment and StaticConfig": "they find nothing",
+		"tracing.spawn_upstream_span":                          "tries have no spans of their own, also in `upstream_operation`",
+		"hedge_policy.hedge_on_per_try_timeout":                "a try that is late is given up, and the next begins",
+		"layered_runtime: rtds_layer":                          "its keys are not asked for; static layers count",
+		"stats_config.histogram_bucket_settings":               "histograms have Istio's buckets",
 	}
 }
 

@@ -1,11 +1,14 @@
 package translate
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	trace "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	detectors "github.com/envoyproxy/go-control-plane/envoy/extensions/tracers/opentelemetry/resource_detectors/v3"
 	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
 	tracing "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 
@@ -103,20 +106,48 @@ func otelTracer(s scope, t typed) config.TracerProvider {
 		s.bad("OpenTelemetry tracer cannot have both gRPC and HTTP exporters configured")
 	case h != nil:
 		out.Cluster = h.GetHttpUri().GetCluster()
-		out.HTTPHost, out.HTTPPath = splitURL(h.GetHttpUri().GetUri())
+		out.Authority, out.HTTPPath = splitURL(h.GetHttpUri().GetUri())
+		for _, o := range h.GetRequestHeadersToAdd() {
+			out.Headers = append(out.Headers, [2]string{strings.ToLower(o.GetHeader().GetKey()), o.GetHeader().GetValue()})
+		}
 		out.Timeout = s.duration("http_service.http_uri.timeout", h.GetHttpUri().GetTimeout(), 0)
 	case m.GetGrpcService() != nil:
 		out.Cluster = s.at("grpc_service").envoyGRPC(m.GrpcService)
-		out.Timeout = s.duration("grpc_service.timeout", m.GetGrpcService().GetTimeout(), 0)
+		out.Authority = m.GetGrpcService().GetEnvoyGrpc().GetAuthority()
+		for _, v := range m.GetGrpcService().GetInitialMetadata() {
+			out.Headers = append(out.Headers, [2]string{strings.ToLower(v.GetKey()), v.GetValue()})
+		}
 	}
 	if e := m.GetSampler(); e != nil {
 		s.at("sampler").knownOnly(e, "envoy.extensions.tracers.opentelemetry.samplers.v3.AlwaysOnSamplerConfig")
+		out.AlwaysOn = true
 	}
+	s.detectors(m.GetResourceDetectors(), out)
 	return out
 }
 
-// knownOnly refuses an extension other than the one whose behaviour is what we
-// do anyway.
+// detectors adds what resource detectors find; those that look at a host's files
+// find nothing.
+func (s scope) detectors(list []*core.TypedExtensionConfig, out *config.OTelTracer) {
+	for i, e := range list {
+		at := s.index("resource_detectors", i)
+		t, ok := at.unwrap(e.GetName(), e.GetTypedConfig())
+		switch {
+		case !ok:
+		case t.name == "envoy.extensions.tracers.opentelemetry.resource_detectors.v3.EnvironmentResourceDetectorConfig":
+			out.Environment = true
+		case t.name == "envoy.extensions.tracers.opentelemetry.resource_detectors.v3.StaticConfigResourceDetectorConfig":
+			var m detectors.StaticConfigResourceDetectorConfig
+			if at.decode(t, &m) {
+				for _, k := range slices.Sorted(maps.Keys(m.GetAttributes())) {
+					out.Attributes = append(out.Attributes, [2]string{k, m.Attributes[k]})
+				}
+			}
+		}
+	}
+}
+
+// knownOnly refuses an extension other than one.
 func (s scope) knownOnly(e *core.TypedExtensionConfig, url string) {
 	if t, ok := s.unwrap(e.GetName(), e.GetTypedConfig()); ok && t.name != url {
 		s.missing(e.GetName(), t.name)

@@ -22,6 +22,7 @@ import (
 	httpoptions "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	runtime "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	otellogs "go.opentelemetry.io/proto/otlp/logs/v1"
+	oteltrace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -60,8 +61,11 @@ func messages() []proto.Message {
 
 // newMessage is an empty message by its full name.
 func newMessage(name string) (proto.Message, error) {
-	if name == "opentelemetry.proto.collector.logs.v1.ExportLogsServiceRequest" {
-		return &otellogs.LogsData{}, nil // the same fields, without the gateway code of the service's package
+	switch name { // the same fields, without the gateway code of the services' packages
+	case "opentelemetry.proto.collector.logs.v1.ExportLogsServiceRequest":
+		return &otellogs.LogsData{}, nil
+	case "opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest":
+		return &oteltrace.TracesData{}, nil
 	}
 	for _, m := range messages() {
 		if string(m.ProtoReflect().Descriptor().FullName()) == name {
