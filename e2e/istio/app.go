@@ -20,7 +20,10 @@ import (
 )
 
 // echoes answers HTTP requests with what was received.
-type echoes struct{ name string }
+type echoes struct {
+	name  string
+	spans *spans
+}
 
 // echo is the answer to an HTTP request.
 type echo struct {
@@ -29,7 +32,8 @@ type echo struct {
 }
 
 func startApp(ns *netns.Namespace, name string) (*podapp.App, error) {
-	a := &podapp.App{Name: name, Handler: echoes{name}, GRPC: grpc.NewServer()}
+	got := &spans{}
+	a := &podapp.App{Name: name, Handler: echoes{name, got}, GRPC: grpc.NewServer(grpc.UnknownServiceHandler(got.otlp))}
 	healthpb.RegisterHealthServer(a.GRPC, health.NewServer())
 	authz.RegisterAuthorizationServer(a.GRPC, gatekeeper{})
 	return a, a.Start(ns)
@@ -53,9 +57,14 @@ func (gatekeeper) Check(_ context.Context, r *authz.CheckRequest) (*authz.CheckR
 }
 
 // ServeHTTP obeys ?status= and echoes the request. App c is the authorization
-// service of others too.
+// service of others too, and their collector of spans.
 func (a echoes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body)
+	body, _ := io.ReadAll(r.Body)
+	if r.URL.Path == "/api/v2/spans" {
+		a.spans.zipkin(body)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	if a.name == "c" {
 		w.Header().Set("X-User", "known to c")
 		if r.Header.Get(permission) == "deny" {

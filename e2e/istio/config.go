@@ -52,12 +52,34 @@ metadata: {name: default, namespace: istio-system}
 spec: {mtls: {mode: STRICT}}
 `
 
-// providersYAML has app c say who may come to others, in either language.
+// providersYAML has app c say who may come to others, and take their spans, in
+// either language.
 const providersYAML = `extensionProviders:
 - name: authz-http
   envoyExtAuthzHttp: {service: c.demo.svc.cluster.local, port: 80, includeRequestHeadersInCheck: [x-ext-authz], headersToUpstreamOnAllow: [x-user]}
 - name: authz-grpc
   envoyExtAuthzGrpc: {service: c.demo.svc.cluster.local, port: 7070}
+- name: zipkin
+  zipkin: {service: c.demo.svc.cluster.local, port: 80}
+- name: otlp
+  opentelemetry: {service: c.demo.svc.cluster.local, port: 7070}
+`
+
+// tracingYAML has the spans of a and b sent to a provider: those of c would be
+// about spans.
+const tracingYAML = `apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: a, namespace: demo}
+spec:
+  selector: {matchLabels: {app: a}}
+  tracing: [{providers: [{name: %[1]s}], randomSamplingPercentage: 100, customTags: {who: {literal: {value: a}}}}]
+---
+apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: b, namespace: demo}
+spec:
+  selector: {matchLabels: {app: b}}
+  tracing: [{providers: [{name: %[1]s}], randomSamplingPercentage: 100, customTags: {who: {literal: {value: b}}}}]
 `
 
 // customYAML has a provider asked for some requests to b.

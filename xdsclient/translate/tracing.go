@@ -58,10 +58,12 @@ func zipkin(s scope, t typed) config.TracerProvider {
 	if !s.decode(t, &m) {
 		return nil
 	}
+	//lint:ignore SA1019 Istio sets the older split_spans_for_request
+	split := m.GetSplitSpansForRequest()
 	out := &config.ZipkinTracer{
 		Cluster: m.GetCollectorCluster(), Path: m.GetCollectorEndpoint(), Host: m.GetCollectorHostname(),
 		TraceID128: m.GetTraceId_128Bit(), SharedSpanContext: boolean(m.GetSharedSpanContext(), true),
-		Split: m.GetSplitSpansForRequest(),
+		Split: split,
 		W3C:   m.GetTraceContextOption() == trace.ZipkinConfig_USE_B3_WITH_W3C_PROPAGATION,
 	}
 	s.unsupported(m.GetCollectorEndpointVersion() == trace.ZipkinConfig_HTTP_PROTO, "collector_endpoint_version", "HTTP_PROTO; use HTTP_JSON")
