@@ -51,10 +51,10 @@ const (
 )
 
 // steady is a proxy with retries armed and a kept connection on both sides.
-func steady(t testing.TB) (exchange func()) {
+func steady(t testing.TB, tracing *config.Tracing) (exchange func()) {
 	m := hcm(withRetry(to("/", "a"), &config.RetryPolicy{On: config.RetryConnectFailure | config.RetryRefusedStream, NumRetries: 2,
 		PreviousHosts: true, HostSelectionMax: 5}))
-	m.AccessLogs = nil
+	m.AccessLogs, m.Tracing, m.UseRequestIDSampling = nil, tracing, true
 	b := start(t, m, static("a", fixedOrigin(t, steadyAnswer)))
 	c, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -83,7 +83,24 @@ func steady(t testing.TB) (exchange func()) {
 }
 
 func TestSteadyRequestsDoNotAllocate(t *testing.T) {
-	exchange := steady(t)
+	// The runtime itself allocates now and then; one object in ten requests is
+	// far below one a request.
+	if got := allocations(steady(t, nil)); got > 0.1 {
+		t.Errorf("%.2f allocations a request, want 0", got)
+	}
+}
+
+func TestTracedRequestsAllocateTheirIdentifiers(t *testing.T) {
+	all := config.Percent{PerMillion: 1_000_000}
+	for _, p := range []config.TracerProvider{&config.ZipkinTracer{TraceID128: true}, &config.OTelTracer{}} {
+		tracing := &config.Tracing{Client: all, Random: all, Overall: all, MaxPathLen: 256, Provider: p}
+		if got := allocations(steady(t, tracing)); got < 0.9 || got > 1.1 {
+			t.Errorf("%T: %.2f allocations a request, want 1", p, got)
+		}
+	}
+}
+
+func allocations(exchange func()) float64 {
 	for range 300 {
 		exchange()
 	}
@@ -94,15 +111,11 @@ func TestSteadyRequestsDoNotAllocate(t *testing.T) {
 		exchange()
 	}
 	runtime.ReadMemStats(&after)
-	// The runtime itself allocates now and then; one object in ten requests is
-	// far below one a request.
-	if got := float64(after.Mallocs-before.Mallocs) / n; got > 0.1 {
-		t.Errorf("%.2f allocations a request, want 0", got)
-	}
+	return float64(after.Mallocs-before.Mallocs) / n
 }
 
 func BenchmarkSteadyRequest(b *testing.B) {
-	exchange := steady(b)
+	exchange := steady(b, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		exchange()

@@ -95,6 +95,9 @@ func start(t testing.TB, m *config.HTTPConnectionManager, clusters ...*config.Cl
 	b.files = telemetry.NewFiles(1, time.Millisecond, b.log, io.Discard)
 	b.clusters = upstream.New(upstream.Options{Workers: []*worker.Worker{w}, Sets: []*telemetry.Set{set}})
 	b.server = New(Options{Workers: []*worker.Worker{w}, Sets: []*telemetry.Set{set}, Clusters: b.clusters, Files: b.files,
+		Tracer: func(t *config.Tracing) *telemetry.Tracer {
+			return &telemetry.Tracer{Config: t, Node: "node", Send: func(int, []byte) {}}
+		},
 		LocalAddress: netip.MustParseAddr("192.0.2.1")})
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{w.Run, b.clusters.Run, b.files.Run} {

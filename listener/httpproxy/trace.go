@@ -44,10 +44,10 @@ func (r *request) trace() {
 	switch p := t.Provider.(type) {
 	case *config.ZipkinTracer:
 		if c, ok := zipkinContext(&r.head, p); ok {
-			r.beginSpan(c, p)
+			r.beginSpan(c, spanStyle{long: p.TraceID128, shared: p.SharedSpanContext, server: p.Split})
 		}
 	case *config.OTelTracer:
-		r.beginSpan(otelContext(&r.head, p, r.rec.Sampled), otelIDs)
+		r.beginSpan(otelContext(&r.head, p, r.rec.Sampled), spanStyle{long: true})
 	}
 }
 
@@ -128,8 +128,9 @@ func (r *request) packReason(reason byte) {
 	r.head.Set(httpmsg.XRequestID, l.bufC)
 }
 
-// otelIDs are the options of identifiers that OpenTelemetry has.
-var otelIDs = &config.ZipkinTracer{TraceID128: true}
+// spanStyle is what tracers do differently: traces of 128 bits, a server's span
+// that is its client's too, and a server's whatever the direction.
+type spanStyle struct{ long, shared, server bool }
 
 // zipkinContext is what a Zipkin tracer reads. It isn't ok where the headers can't
 // be read: there is no span then.
@@ -151,15 +152,15 @@ func otelContext(h *httpmsg.Head, t *config.OTelTracer, sampled bool) traceConte
 
 // beginSpan makes the request's span: a child of the one that c tells of, or the
 // root of a new trace.
-func (r *request) beginSpan(c traceContext, ids *config.ZipkinTracer) {
+func (r *request) beginSpan(c traceContext, style spanStyle) {
 	s := &r.span
-	s.Server = ids.Split || r.proxy.listener == nil || r.proxy.listener.Direction != config.Outbound
-	s.Shared = s.Server && ids.SharedSpanContext
+	s.Server = style.server || r.proxy.listener == nil || r.proxy.listener.Direction != config.Outbound
+	s.Shared = s.Server && style.shared
 	switch {
 	case !c.found:
 		s.Low = r.local.identifier()
 		s.ID = s.Low
-		if ids.TraceID128 {
+		if style.long {
 			s.High = r.local.identifier()
 		}
 	case s.Shared:
