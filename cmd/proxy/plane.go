@@ -94,7 +94,7 @@ func newPlane(h host, log *slog.Logger, o planeOptions) (*plane, error) {
 	p.reports = newReporting(p, node, p.env)
 	filters := &chain.Builder{Node: node, Workers: o.workers, Cluster: o.node.Cluster, Failing: p.failing}
 	p.http = httpproxy.New(httpproxy.Options{
-		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, Exports: p.exports, LocalAddress: firstAddress(), Tracer: p.tracers(&o),
+		Workers: p.workers, Sets: p.sets, Clusters: p.clusters, Files: p.files, LocalAddress: firstAddress(), Tracer: p.tracers(&o),
 		Filters: filters.Build, Env: p.env, Draining: p.failing, StripFragments: o.off("envoy.reloadable_features.http_reject_path_with_fragment"),
 	})
 	p.listeners = listener.New(listener.Options{
@@ -125,6 +125,18 @@ func processors(workers int) int {
 func (o planeOptions) off(feature string) bool {
 	on, set := o.runtime[feature].(bool)
 	return set && !on
+}
+
+// whole is a runtime value that is a whole number.
+func (o *planeOptions) whole(key string, other int) int {
+	if v, ok := o.runtime[key].(float64); ok && v >= 0 {
+		return int(v)
+	}
+	return other
+}
+
+func (o *planeOptions) milliseconds(key string, other int) time.Duration {
+	return time.Duration(o.whole(key, other)) * time.Millisecond
 }
 
 // limit is envoy.resource_limits.listener.NAME.connection_limit.

@@ -77,15 +77,15 @@ func (p *plane) collector(provider config.TracerProvider, o *planeOptions) *expo
 }
 
 func zipkinRequest(z *config.ZipkinTracer, spans []byte, timeout time.Duration) *call.Request {
-	return &call.Request{Cluster: z.Cluster, Body: telemetry.ZipkinList(spans), Forwarded: true, Streamed: true, Timeout: timeout,
-		Head: func(h *httpmsg.Head) { post(h, z.Host, z.Path, "application/json") }}
+	return post(z.Cluster, z.Host, z.Path, "application/json", telemetry.ZipkinList(spans), timeout)
 }
 
 func otelRequest(t *config.OTelTracer, message []byte) *call.Request {
-	r := &call.Request{Cluster: t.Cluster, Body: message, Forwarded: true, Streamed: true, Timeout: t.Timeout,
-		Head: func(h *httpmsg.Head) { post(h, t.Authority, t.HTTPPath, "application/x-protobuf") }}
+	var r *call.Request
 	if t.HTTPPath == "" {
 		r = call.Unary(t.Cluster, t.Authority, exportSpans, message, 0)
+	} else {
+		r = post(t.Cluster, t.Authority, t.HTTPPath, "application/x-protobuf", message, t.Timeout)
 	}
 	plain := r.Head
 	r.Head = func(h *httpmsg.Head) {
@@ -98,12 +98,15 @@ func otelRequest(t *config.OTelTracer, message []byte) *call.Request {
 	return r
 }
 
-func post(h *httpmsg.Head, authority, path, content string) {
-	h.SetMethod([]byte(http.MethodPost))
-	h.SetPath([]byte(path))
-	h.SetAuthority([]byte(authority))
-	h.SetScheme([]byte("http"))
-	h.AddString(httpmsg.ContentType, content)
+func post(cluster, authority, path, content string, body []byte, timeout time.Duration) *call.Request {
+	return &call.Request{Cluster: cluster, Body: body, Forwarded: true, Streamed: true, Timeout: timeout,
+		Head: func(h *httpmsg.Head) {
+			h.SetMethod([]byte(http.MethodPost))
+			h.SetPath([]byte(path))
+			h.SetAuthority([]byte(authority))
+			h.SetScheme([]byte("http"))
+			h.AddString(httpmsg.ContentType, content)
+		}}
 }
 
 // resource is what OTEL_RESOURCE_ATTRIBUTES says where it is asked for: "a=b,c=d",
@@ -151,16 +154,4 @@ func (p *plane) otelTold(w *worker.Worker, n int, o export.Outcome) {
 		spans = "tracing.opentelemetry.spans_sent"
 	}
 	p.reports.count(w, spans, uint64(n))
-}
-
-// whole is a runtime value that is a whole number.
-func (o *planeOptions) whole(key string, other int) int {
-	if v, ok := o.runtime[key].(float64); ok && v >= 0 {
-		return int(v)
-	}
-	return other
-}
-
-func (o *planeOptions) milliseconds(key string, other int) time.Duration {
-	return time.Duration(o.whole(key, other)) * time.Millisecond
 }

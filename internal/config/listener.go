@@ -452,10 +452,10 @@ type OTelTracer struct {
 	HTTPPath    string // "" means gRPC
 	Headers     [][2]string
 	ServiceName string
-	Attributes  [][2]string // of the resource
-	Environment bool        // OTEL_RESOURCE_ATTRIBUTES has more of them
-	AlwaysOn    bool        // the caller's decision doesn't count
-	Timeout     time.Duration
+	Attributes  [][2]string   // of the resource
+	Environment bool          // OTEL_RESOURCE_ATTRIBUTES has more of them
+	AlwaysOn    bool          // the caller's decision doesn't count
+	Timeout     time.Duration // of HTTP; Envoy's gRPC exporter doesn't keep to it
 }
 
 func (*ZipkinTracer) tracerProvider() {}

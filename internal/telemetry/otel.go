@@ -131,7 +131,8 @@ func labelled(list []config.OTelLabel, key string) bool {
 	return false
 }
 
-// OTelRequest encodes an ExportLogsServiceRequest of records made by OTel.
+// OTelRequest encodes an ExportLogsServiceRequest of records made by OTel; that of
+// spans has the same fields.
 func OTelRequest(resource, records []byte) []byte {
 	out, logs := begin(nil, requestResourceLogs)
 	out = appendBytes(out, logsResource, resource)

@@ -23,6 +23,7 @@ const (
 	kindServer     = 2
 	kindClient     = 3
 
+	scopeOwn     = 1 // of ScopeSpans
 	scopeName    = 1
 	scopeVersion = 2
 )
@@ -104,10 +105,7 @@ func OTelTraceResource(t *config.OTelTracer, version string, more [][2]string) [
 // OTelTraceRequest encodes an ExportTraceServiceRequest of spans made by a Writer.
 // Their scope has the name that queries for a mesh's spans look for.
 func OTelTraceRequest(resource, spans []byte, version string) []byte {
-	out, all := begin(nil, requestResourceLogs)
-	out = appendBytes(out, logsResource, resource)
-	out, scope := begin(out, logsScope)
-	out, name := begin(out, 1)
-	out = end(appendBytes(appendBytes(out, scopeName, "envoy"), scopeVersion, version), name)
-	return end(end(append(out, spans...), scope), all)
+	scope, at := begin(nil, scopeOwn)
+	scope = end(appendBytes(appendBytes(scope, scopeName, "envoy"), scopeVersion, version), at)
+	return OTelRequest(resource, append(scope, spans...))
 }

@@ -23,7 +23,6 @@ import (
 	"sluice/listener/filter"
 	"sluice/listener/route"
 	"sluice/upstream"
-	"sluice/upstream/export"
 )
 
 // Options of New. Workers, Sets and the clusters' workers go together by index.
@@ -32,7 +31,6 @@ type Options struct {
 	Sets     []*telemetry.Set
 	Clusters *upstream.Clusters
 	Files    *telemetry.Files
-	Exports  []*export.Exporter // by worker
 	// Filters builds the runtime of one HTTP filter; nil means the filter does
 	// nothing on the data path.
 	Filters func(f *config.HTTPFilter, hcm *config.HTTPConnectionManager, l *config.Listener) (filter.HTTP, error)

@@ -58,7 +58,7 @@ func zipkin(s scope, t typed) config.TracerProvider {
 	if !s.decode(t, &m) {
 		return nil
 	}
-	//lint:ignore SA1019 Istio sets the older split_spans_for_request
+	//lint:ignore SA1019 Envoy still obeys it, and configurations have it
 	split := m.GetSplitSpansForRequest()
 	out := &config.ZipkinTracer{
 		Cluster: m.GetCollectorCluster(), Path: m.GetCollectorEndpoint(), Host: m.GetCollectorHostname(),
@@ -116,6 +116,7 @@ func otelTracer(s scope, t typed) config.TracerProvider {
 	case m.GetGrpcService() != nil:
 		out.Cluster = s.at("grpc_service").envoyGRPC(m.GrpcService)
 		out.Authority = m.GetGrpcService().GetEnvoyGrpc().GetAuthority()
+		out.Timeout = s.duration("grpc_service.timeout", m.GetGrpcService().GetTimeout(), 0)
 		for _, v := range m.GetGrpcService().GetInitialMetadata() {
 			out.Headers = append(out.Headers, [2]string{strings.ToLower(v.GetKey()), v.GetValue()})
 		}
